@@ -1,11 +1,15 @@
 """`askwell export`: a run as one file."""
 
 import re
+import shlex
 from html.parser import HTMLParser
+from itertools import pairwise
 
 from builders.commands import exit_code
 
 from askwell.runs.folder import read_run
+from askwell.views.document import Code, Table
+from askwell.views.one_run import run_document
 
 
 class _Text(HTMLParser):
@@ -40,3 +44,29 @@ def test_several_runs_are_refused(made_runs, tmp_path, capsys):
     assert exit_code("export", made_runs, "--out", tmp_path / "x.html") == 2
     assert "choose one with --where" in capsys.readouterr().err
     assert exit_code("export", tmp_path, "--out", tmp_path / "x.html") == 2
+
+
+def test_a_run_is_told_with_its_scores_settings_and_command(made_runs):
+    run = read_run(made_runs / "deep")
+    document = run_document("deep", run)
+    headings = [section.heading for section in document.sections]
+    assert headings == [
+        "Scores", "Learning curve", "Can I believe this?", "The facts", "Prompts", "Some answers", "How it was made",
+    ]  # fmt: skip
+    scores = document.sections[0].blocks[0]
+    assert isinstance(scores, Table)
+    rows = {row.heading: row.cells[0].text for row in scores.rows}
+    assert rows["tuned"] == f"{100 * sum(outcome.rank <= 1 for outcome in run.test) / len(run.test):.1f}"
+    assert run.record.untuned is not None
+    assert rows["untuned"] == f"{run.record.untuned.micro['P@1']:.1f}"
+    assert set(run.record.controls) <= set(rows)
+    command, settings, _ = document.sections[-1].blocks
+    assert isinstance(command, Code)
+    words = shlex.split(command.lines[0][0])
+    templates = [word for before, word in pairwise(words) if before == "--prompts"]
+    assert templates == [prompt.template for prompt in run.record.spec.templates]
+    assert {"--deep", "--seed=1", "--pairs=120"} <= set(words)
+    assert isinstance(settings, Table)
+    chosen = {row.heading for row in settings.rows if not row.pale}
+    assert {"deep", "seed", "pairs"} <= chosen
+    assert "copies" not in chosen

@@ -24,7 +24,7 @@ from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import speller
 from askwell.prompts.prompt_set import PromptSet
 
-# What is kept of the sentences of the questions that are searched at once.
+# The most bytes that are cached for the sentences of the questions searched at once.
 _KEPT_BYTES = 2**29
 
 
@@ -56,7 +56,7 @@ class LikelyAnswers:
         return next((answer.log_probability for answer in self.answers if answer.text == text), None)
 
     def most_unseen(self, log_probability: float) -> float:
-        """At most how many answers that were not found are as probable as this."""
+        """Return the most answers that can be as probable as this and were not found."""
         if self.unseen < log_probability:
             return 0.0
         probability = math.exp(log_probability)
@@ -74,13 +74,14 @@ class AnswerSearch:
         *,
         only: int | None = None,
     ) -> None:
-        """With `only`, the number of a prompt, its answers are searched as if it were the only one."""
+        """Prepare to search; with `only`, the number of a prompt, its answers are searched as if it were the only
+        one."""
         self._prompts, self._limits, self._tuned = prompt_set, limits, prompt_set.tuned
         if only is not None:
             self._tuned = replace(self._tuned, kept=torch.tensor([only], device=prompt_set.lm.device))
         self._log_lengths = kind.lengths_on(prompt_set.lm) if prompt_set.long_answers.fills_masks else None
         ends = [prompt_set.long_answers.end_of(prompt) for prompt in self._tuned.kept.tolist()]
-        # An answer is over at what ends it after any of the prompts, so that they all give the same answers.
+        # An answer ends at the end token of any of the prompts, so that they all give the same answers.
         self._ends = frozenset(end for end in ends if end is not None) - frozenset(kind.through)
         self._goes_on = not prompt_set.long_answers.fills_masks and not self._ends.issuperset(ends)
         places = prompt_set.pairs.y_places[self._tuned.kept]
@@ -99,12 +100,12 @@ class AnswerSearch:
         counts: IsCounted | None = None,
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> list[LikelyAnswers]:
-        """For each question (the number of its x) its most probable answers, up to the limit of those that `counts`
-        says count. Weights that do not depend on x can replace the mixture's."""
+        """Return the most probable answers to each question (the number of its x), up to the limit of those that
+        `counts` accepts. Weights that do not depend on x can replace the mixture's."""
         return self._best(xs, questions[:, None], counts, log_weights)
 
     def best_of_bags(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> list[LikelyAnswers]:
-        """For each bag of x's the most probable answers under the mean of p(y | x, r) over its x's."""
+        """Return, for each bag of x's, the most probable answers under the mean of p(y | x, r) over its x's."""
         return self._best(xs, bags, None, None)
 
     def at_least(
@@ -114,8 +115,8 @@ class AnswerSearch:
         least: Sequence[float],
         counts: IsCounted | None = None,
     ) -> list[LikelyAnswers]:
-        """For each question all answers whose log-probability is at least that given, up to the limit of those that
-        `counts` says count; an answer counts where the prompts of one form give it that much."""
+        """Return all answers to each question whose log-probability is at least that given, up to the limit of those
+        that `counts` accepts; an answer counts where the prompts of one form give it that much."""
         return [
             replace(of, answers=tuple(a for a in of.answers if a.log_probability >= least[number]))
             for number, of in enumerate(self._found(xs, questions[:, None], least, counts, None))
@@ -127,7 +128,7 @@ class AnswerSearch:
         found = self._found(xs, bags, None, counts, log_weights)
         if len(self._forms) == 1:
             return found
-        # What the forms find best each by itself bounds from below what the mixture finds best.
+        # The best answers of each form by itself are a lower bound for those of the mixture.
         least = [self._last_that_counts(number, of.answers, counts) for number, of in enumerate(found)]
         whole = self._found(xs, bags, least, _none_counts, log_weights)
         results = []
@@ -139,7 +140,7 @@ class AnswerSearch:
         return results
 
     def _last_that_counts(self, number: int, answers: Sequence[LikelyAnswer], counts: IsCounted | None) -> float:
-        """The probability of the last answer within the limit, -inf if there are fewer."""
+        """Return the probability of the last answer within the limit, -inf if there are fewer."""
         counted = [answer for answer in answers if counts is None or counts(number, answer.text)]
         within = len(counted) >= self._limits.answers
         return counted[self._limits.answers - 1].log_probability if within else -math.inf
@@ -153,7 +154,7 @@ class AnswerSearch:
         counts: IsCounted | None,
         log_weights: Tensor | None,
     ) -> list[LikelyAnswers]:
-        """Search bags in batches, so that what is kept of their sentences fits into memory."""
+        """Search the bags in batches, so that what is cached of their sentences fits into memory."""
         found: list[LikelyAnswers] = []
         at_once = self._bags_at_once(xs, bags)
         for start in range(0, len(bags), at_once):
@@ -207,7 +208,8 @@ class AnswerSearch:
         return [self._together(xs, bag, log_weights[n], results[n]) for n, bag in enumerate(bags)]
 
     def _speller(self, place: Place) -> Callable[[tuple[int, ...]], str | None]:
-        """The answer that tokens spell at a place, None if an answer is over before; in no form may it hold an end."""
+        """Return a function from tokens to the answer that they spell at a place; None if they spell none, or
+        one that contains an end token in another form."""
         spelt, encode = speller(self._prompts.lm, place), self._prompts.lm.wording.encode
         others = [other for other in self._forms if other != place]
 
@@ -222,7 +224,7 @@ class AnswerSearch:
     def _has_enough(
         self, number: int, found: SearchResult, sought: Sequence[float] | None, counts: IsCounted | None
     ) -> bool:
-        """Whether the prompts of one form find enough answers that are probable enough without those of the others."""
+        """Tell whether the prompts of one form find enough answers, and probable enough ones, without the others."""
         if sought is None:
             return False
         sure = [answer.text for answer in found.answers if answer.log_probability >= sought[number]]
@@ -241,12 +243,12 @@ class AnswerSearch:
         log_weights: Float[Tensor, "xs prompts"],
         results: Sequence[SearchResult],
     ) -> LikelyAnswers:
-        """The answers of all forms under all prompts."""
+        """Combine the answers of all forms, scored under all prompts."""
         is_exact = all(result.is_exact for result in results)
         unseen = float(torch.tensor([result.unseen for result in results], dtype=torch.float64).logsumexp(0))
-        # An answer that is probable enough gets its share, one of as many as there are forms, from one of them.
+        # An answer that is probable enough gets at least 1/n of its probability from one of the n forms.
         left = sum(result.left for result in results) * len(results)
-        if self._goes_on:  # the probability of an end is then also that of an answer that goes on after it
+        if self._goes_on:  # the probability of an end is then also that of an answer that continues after it
             left *= self._limits.tokens + 1
         found = {answer.text: answer for result in results for answer in result.answers}
         if not found:
@@ -277,5 +279,5 @@ def _none_counts(_question: int, _text: str) -> bool:
 
 
 def _shifted(counts: IsCounted, start: int) -> IsCounted:
-    """For questions that are counted from a first one on."""
+    """Adapt `counts` to questions that are numbered from `start`."""
     return lambda number, text: counts(start + number, text)

@@ -23,7 +23,7 @@ _XS_AT_ONCE = 32
 
 class CandidateAnswers(ListedAnswers):
     """Labels, each with one or more words, with gradients into everything that is tuned; without labels, each word is
-    its own."""
+    its own label."""
 
     is_closed = True
 
@@ -144,7 +144,7 @@ class CandidateAnswers(ListedAnswers):
 
     @torch.no_grad()
     def ask(self, xs: Sequence[str], top: int = 10) -> Iterator[Replies]:
-        """Return for each x its most probable labels, best first; probabilities sum to one over them."""
+        """Yield the most probable labels for each x, best first; probabilities sum to one over all labels."""
         self.check_askable(xs)
         for words, rows in self._in_batches(xs, _XS_AT_ONCE):
             by_prompt = self.by_prompt(words, rows)

@@ -27,7 +27,7 @@ class Candidates(ShowsItself):
     """The label of each word; None if the words are the labels."""
 
     def summary(self) -> Document:
-        """The labels with their words, or the words."""
+        """Summarise the labels with their words, or the words."""
         if self.labels is None:
             rows = [(word,) for word in self.words]
             return overview(f"Candidates {self.name}: {counted(len(rows), 'word')}", ("word",), rows)
@@ -59,12 +59,12 @@ GivenCandidates = Candidates | Mapping[str, str | Iterable[str]] | Iterable[str]
 
 
 _LONGEST_CANDIDATE = 10_000
-"""Characters."""
+"""In characters."""
 
 
 @checked
 def load_candidates(path: Path | str) -> Candidates:
-    """The words of a file, one per line; if every line has the form "label: word, word", labels with their words.
+    """Read the words of a file, one per line; if every line has the form "label: word, word", labels with their words.
 
     The space after the colon is required, so that 10:30 is a word. A word that occurs twice counts once.
     """
@@ -97,13 +97,13 @@ def load_candidates(path: Path | str) -> Candidates:
 
 
 def _check_length(path: Path, number: int, word: str) -> None:
-    """Refuses what no LM answers with, and what takes seconds to spell in tokens."""
+    """Refuse what no LM answers with, and what takes seconds to tokenise."""
     if len(word) > _LONGEST_CANDIDATE:
         raise BadFile(path, f"a candidate of {len(word):,} characters, more than {_LONGEST_CANDIDATE:,}", number)
 
 
 def as_candidates(given: GivenCandidates) -> Candidates | None:
-    """Candidates in any form: words, labels with their words, a file, or `Candidates`."""
+    """Convert words, labels with their words, a file, or `Candidates` to `Candidates`."""
     if given is None or isinstance(given, Candidates):
         return given
     if isinstance(given, str | Path):
@@ -135,12 +135,12 @@ def as_candidates(given: GivenCandidates) -> Candidates | None:
 
 
 def train_candidates(relation: Relation) -> Candidates:
-    """The ys of a relation's train facts."""
+    """Return the ys of a relation's train facts."""
     return Candidates(f"the ys of {relation.name}'s train facts", _distinct(fact.y for fact in relation.train))
 
 
 def find_candidates(file: Path | None, among: str | None, relation: Relation) -> Candidates | None:
-    """The candidates of a file, or the ys of train; None if neither is given."""
+    """Return the candidates of a file, or the ys of train; None if neither is given."""
     if file is not None and among is not None:
         raise BadOption("--candidates and --among both name the candidates: give only one of them")
     if file is not None:

@@ -1,4 +1,4 @@
-"""Which way of answering belongs to what counts as an answer."""
+"""The choice of a way of answering, by what counts as an answer."""
 
 from askwell.answers.candidate_answers import CandidateAnswers
 from askwell.answers.candidates import Candidates

@@ -108,7 +108,7 @@ class EncodedRelation:
         candidates: Candidates | None = None,
         whole_answers: bool = False,
     ) -> None:
-        """What counts as an answer follows from the facts, unless it is given."""
+        """Decide from the facts what counts as an answer, unless it is given."""
         if not isinstance(relation, Relation):
             raise BadOption(
                 f"a Relation is needed, not {type(relation).__name__}: askwell.load_relation makes one of "
@@ -134,7 +134,7 @@ class EncodedRelation:
         return self._of(name)[1]
 
     def need(self, name: SplitName) -> EncodedFacts:
-        """Return the same as `split`; an error if there are none."""
+        """Return the same as `split`, or raise an error if there are none."""
         if not len(self.split(name)):
             raise no_facts_left(f"{name} facts of {self.relation.name}", self.left_out(name))
         return self.split(name)
@@ -166,6 +166,6 @@ def way_out_of(reason: str) -> str:
 
 
 def no_facts_left(what: str, left_out: Iterable[LeftOutFact]) -> NothingLeft:
-    """Return the error that all facts were left out, with what can be done about it."""
+    """Return the error for when all facts were left out, with what can be done about it."""
     reasons = count_reasons(left_out)
     return NothingLeft(what, reasons, "".join(way_out_of(reason) for reason in reasons))

@@ -31,10 +31,10 @@ class AnswerKind:
     longest: int = 1
     """The most tokens of an answer."""
     log_lengths: tuple[float, ...] = ()
-    """log p(m | r) of a masked LM's answers, from one token on; empty for LMs that tell where an answer ends."""
+    """log p(m | r) of a masked LM's answers, from one token on; empty for LMs that mark where an answer ends."""
     through: tuple[int, ...] = ()
-    """Tokens that end an answer after some prompt but are also part of a train y or a candidate: answers may go on
-    after them. At any other token that ends an answer after some prompt, it is over."""
+    """Tokens that end an answer after some prompt but are also part of a train y or a candidate: answers may continue
+    after them. Every other token that ends an answer after some prompt ends it after all."""
 
     @property
     def name(self) -> AnswersName:
@@ -52,7 +52,7 @@ class AnswerKind:
         return (len(self.log_lengths) or self.longest) if self.any_length else None
 
     def describe(self, lm_name: str) -> str:
-        """Return the answers that the right one is ranked among, in words; the limit is named only if it was chosen."""
+        """Describe the answers that the right one is ranked among; the limit is stated only if it was chosen."""
         if self.longest == LONGEST_ANSWER:
             return f"all answers of any length of {lm_name}"
         return f"all answers of up to {self.longest} tokens of {lm_name}"
@@ -64,7 +64,7 @@ class AnswerKind:
         return torch.tensor(self.log_lengths, dtype=lm.parameter_dtype, device=lm.device)
 
     def why_not(self, prompts: PromptSet, ys: TokenisedTexts) -> list[str | None]:
-        """Return for each y the reason why it cannot be an answer, None where it can."""
+        """Return the reason why each y cannot be an answer, None where it can."""
         if not self.any_length:
             return [NOT_ONE_TOKEN if number is None else None for number in word_numbers(prompts, ys)]
         places, unknown = prompts.token_words.places, prompts.lm.wording.unknown_id
@@ -99,11 +99,11 @@ def kind_of_facts(
     candidates: TokenisedTexts | None = None,
     whole: bool = False,
 ) -> AnswerKind:
-    """Return what the spec says counts as an answer, or what the ys of train and of other facts need; answers of any
-    length where `whole` ones are wanted.
+    """Return what the spec says counts as an answer, or what the ys of train and of other facts need; with `whole`,
+    answers of any length.
 
-    How long a masked LM's answers are is learned from those ys of train that can be answers. Answers of other LMs are
-    over at a token that ends them, except where a train y or a candidate itself holds that token.
+    How long a masked LM's answers are is learned from those ys of train that can be answers. Answers of other LMs stop
+    at a token that ends them, except where a train y or a candidate itself contains that token.
     """
     choice, longest = prompts.spec.answers, prompts.spec.longest_answer
     if whole and choice == "one-token":
@@ -129,7 +129,7 @@ def kind_of_facts(
 
 
 def _holds(prompts: PromptSet, texts: Sequence[TokenisedTexts], token: int) -> bool:
-    """Return whether some text has this token in a form that the prompts need."""
+    """Tell whether some text has this token in a form that the prompts need."""
     return any(ys.holds(token, place).any() for ys in texts for place in prompts.token_words.places)
 
 
@@ -150,6 +150,6 @@ def kind_without_facts(prompts: PromptSet) -> AnswerKind:
 
 
 def needs_any_length(lm: FrozenLM, relation: Relation) -> bool:
-    """Return whether some y of a relation is not one token of the LM."""
+    """Tell whether some y of a relation is not one token of the LM."""
     ys: Sequence[str] = list(dict.fromkeys(fact.y for split in relation.splits.values() for fact in split))
     return any(len(tokens) != 1 for tokens in lm.wording.encode_all(ys, Place.SPACED))

@@ -16,7 +16,7 @@ from askwell.answers.encode import EncodedFacts
 from askwell.errors import BadOption
 from askwell.prompts.prompt_set import PromptSet
 
-# Log-probabilities that are held at once, for all prompts.
+# The most log-probabilities held at once, for all prompts.
 _NUMBERS_AT_ONCE = 2**26
 
 ReadOnce = tuple[Float[Tensor, "facts prompts"], Float[Tensor, "facts prompts"]]
@@ -37,7 +37,7 @@ class Likelihood:
 def likelihood(
     prompts: PromptSet, encoded: EncodedFacts, rows: Int[Tensor, " facts"], known: ReadOnce | None = None
 ) -> Likelihood:
-    """Return log p(y | x, r) of the facts of these rows, with gradients into everything that is tuned; in a product,
+    """Return log p(y | x, r) of the facts in these rows, with gradients into everything that is tuned; in a product,
     only into the weights. What was read before need not be read again."""
     if prompts.is_product:
         return Likelihood(_product(prompts, encoded, rows))
@@ -63,7 +63,7 @@ def gold_log_probs(
 
 @torch.no_grad()
 def read_once(prompts: PromptSet, encoded: EncodedFacts, at_once: int) -> ReadOnce:
-    """Read all facts under every prompt, this many at once, for when only weights are tuned."""
+    """Read all facts under every prompt, in batches of this many, for when only weights are tuned."""
     parts = []
     for rows in encoded.rows.split(at_once):
         gold = gold_log_probs(prompts, encoded, rows)
@@ -91,7 +91,7 @@ def multiply(
     *,
     one_end: bool,
 ) -> tuple[Float[Tensor, "*rest vocabulary"], Float[Tensor, "*rest"] | None, Float[Tensor, "*rest"]]:
-    """Return the products of tokens and of the end, and the log of what they are to be divided by."""
+    """Return the products of tokens and of the end, and the log of their normaliser."""
     tokens = torch.einsum("...tv,t->...v", log_probs, exponents)
     log_total = tokens.logsumexp(-1)
     if log_end is None:

@@ -26,7 +26,7 @@ from askwell.prompts.prompt_set import PromptSet
 NOT_A_CANDIDATE = "y is not among the candidates"
 MOST_XS_OF_PRIOR = 500
 """A prior is the mean over at most this many x's of train."""
-# Numbers (facts × answers) that are held at once.
+# The most numbers (facts × answers) held at once.
 NUMBERS_AT_ONCE = 2**23
 
 
@@ -68,7 +68,7 @@ def best_answers(log_probs: Float[Tensor, " answers"], least: Float[Tensor, " 1"
 def combine(
     prompts: PromptSet, by_prompt: Float[Tensor, "facts prompts answers"], log_weights: Float[Tensor, "facts prompts"]
 ) -> Float[Tensor, "facts answers"]:
-    """Return the prompts' log-probabilities as the mixture's, or the product's, whose exponents are the weights."""
+    """Combine the prompts' log-probabilities into the mixture's, or the product's, whose exponents are the weights."""
     if not prompts.is_product:
         return (by_prompt + log_weights[..., None]).logsumexp(1)
     everywhere = by_prompt.isfinite().all(1)
@@ -152,7 +152,7 @@ class ListedAnswers(Answers):
     def likelihood(
         self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], known: ReadOnce | None = None
     ) -> Likelihood:
-        """Return log p(y | x, r) of the facts of these rows, normalised over candidates if there are any."""
+        """Return log p(y | x, r) of the facts in these rows, normalised over candidates if there are any."""
         if not self.is_closed:
             return super().likelihood(encoded, rows, known)
         log_weights = self.prompts.log_weights_for(encoded.xs, rows)
@@ -171,7 +171,7 @@ class ListedAnswers(Answers):
 
     @torch.no_grad()
     def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
-        """Return for each x the best answer of every prompt by itself; among candidates probabilities sum to one."""
+        """Yield the best answers of every prompt by itself to each x; among candidates, probabilities sum to one."""
         self.check_askable(xs)
         (words, rows), given, kept = self._words(xs), self._given(), self.prompts.tuned.kept.tolist()
         for row in rows.split(1):
@@ -187,7 +187,7 @@ class ListedAnswers(Answers):
     # ── evaluation ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def batches(self, encoded: EncodedFacts) -> Iterable[Int[Tensor, " facts"]]:
-        """Return the rows of all facts, as many at once as memory allows."""
+        """Return the rows of all facts, in batches as large as memory allows."""
         return encoded.rows.split(self.asked_at_once)
 
     @torch.no_grad()
@@ -201,7 +201,7 @@ class ListedAnswers(Answers):
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
     ) -> tuple[list[Ranking], list[Ranking]]:
-        """Return the rankings of the facts of these rows, and those corrected by a prior if there is one."""
+        """Return the rankings of the facts in these rows, and those corrected by a prior if there is one."""
         notes = None if record is None else self._notes(len(rows))
         log_probs = self.log_probs(encoded.xs, rows, notes)
         if record is not None and notes is not None:
@@ -257,7 +257,7 @@ class ListedAnswers(Answers):
         return found
 
     def rankings(self, ranked: Ranked, best: Sequence[tuple[tuple[str, ...], Tensor]] = ()) -> list[Ranking]:
-        """Return ranks as rankings, with the best answers to each fact if there are any."""
+        """Convert ranks to rankings, with the best answers to each fact if there are any."""
         none: tuple[tuple[str, ...], Tensor] = (), torch.empty(0)
         columns = (ranked.filtered.tolist(), ranked.raw.tolist(), ranked.log_probabilities.tolist())
         return [
@@ -287,7 +287,7 @@ class ListedAnswers(Answers):
     @torch.no_grad()
     def mean_prior(self, relation: Relation, *, seed: int = 0, most: int = MOST_XS_OF_PRIOR) -> "ListedPrior":
         """Return the mean of p(y | x, r) over the distinct x's of train; of more than `most`, that many are drawn with
-        the seed. It takes as long as asking about that many facts, but only the memory of a few of them."""
+        the seed. It takes as long as asking about that many facts, but only as much memory as a few of them."""
         distinct = sorted({fact.x for fact in relation.train})
         # Drawn first: most of a million x's are never asked, and tokenising them takes as long as the rest of a run.
         some = drawn(distinct, most, seed)
@@ -324,7 +324,7 @@ class ListedPrior(Prior):
     log_probs: Float[Tensor, " answers"]
 
     def rank(self, facts: Sequence[Fact], golds: Golds, top: int = 10) -> list[Ranking]:
-        """Return the rankings of facts to which these answers are given."""
+        """Return the rankings of facts if these answers are given to all of them."""
         log_probs, found = self.log_probs[None], []
         best = self.answers.best(log_probs, top)
         at_once = self.answers.asked_at_once

@@ -169,7 +169,7 @@ class OneTokenAnswers(ListedAnswers):
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def ask(self, xs: Sequence[str], top: int = 10) -> Iterator[Replies]:
-        """Return for each x its most probable answers, best first."""
+        """Yield the most probable answers for each x, best first."""
         self.check_askable(xs)
         prompts = torch.arange(len(self.prompts.prompts), device=self.prompts.lm.device)
         size = max(1, _NUMBERS_OF_ANSWERS // (self.prompts.token_words.count * len(prompts)))
@@ -182,7 +182,7 @@ class OneTokenAnswers(ListedAnswers):
     def replies(
         self, words: Words, rows: Int[Tensor, " xs"], log_probs: Float[Tensor, "xs prompts vocabulary"], top: int
     ) -> Iterator[Replies]:
-        """Return the most probable answers to the x's of these rows, from every prompt's log-probabilities of
+        """Yield the most probable answers for the x's in these rows, from every prompt's log-probabilities of
         tokens."""
         prompts = torch.arange(log_probs.shape[1], device=rows.device).repeat(len(rows))
         by_prompt = self.prompts.of_words(log_probs.flatten(0, 1), prompts, -torch.inf).unflatten(0, (len(rows), -1))

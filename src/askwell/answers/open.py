@@ -61,7 +61,7 @@ class OpenAnswers(Answers):
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def ask(self, xs: Sequence[str], top: int = 10) -> Iterator[Replies]:
-        """Return for each x its most probable answers, best first: those that are certainly the best."""
+        """Yield the most probable answers for each x, best first: those that are certainly the best."""
         self.check_askable(xs)
         opened = max(_LEAST_OPENED_TO_ASK, _OPENED_TO_ASK // len(self.prompts.tuned.kept))
         search = self._search(answers=top, opened=opened)
@@ -77,7 +77,7 @@ class OpenAnswers(Answers):
                 yield replies
 
     def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
-        """Return for each x the best answer of every prompt by itself, empty where none is found."""
+        """Yield the best answers of every prompt by itself to each x, empty where none is found."""
         self.check_askable(xs)
         prompts = self.prompts.tuned.kept.tolist()
         searches = [self._search(only=prompt, answers=1, opened=_OPENED_TO_ASK) for prompt in prompts]
@@ -91,7 +91,7 @@ class OpenAnswers(Answers):
     # ── evaluation ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def batches(self, encoded: EncodedFacts) -> Iterable[Int[Tensor, " facts"]]:
-        """Return the rows of all facts, as many at once as are searched together."""
+        """Return the rows of all facts, in the batches in which they are searched."""
         of_prompt = sum(stack.layers * stack.width**2 for stack in self.prompts.lm.stacks.values())
         within = max(4, _WORK_AT_ONCE // (of_prompt * len(self.prompts.prompts)))
         return encoded.rows.split(min(within, _FACTS_AT_ONCE))
@@ -106,9 +106,9 @@ class OpenAnswers(Answers):
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
     ) -> tuple[list[Ranking], list[Ranking]]:
-        """Return the rankings of the facts of these rows; there are too many answers to be corrected by a prior.
+        """Return the rankings of the facts in these rows; there are too many answers to be corrected by a prior.
 
-        If no answers are wanted (`top` is 0), only what is more probable than y is searched for.
+        If no answers are needed (`top` is 0), only what is more probable than y is searched for.
         """
         del prior
         spellings = self.spellings(golds)
@@ -132,7 +132,7 @@ class OpenAnswers(Answers):
         return [spellings.ranking(*of, top) for of in zip(facts, of_golds, found, strict=True)], []
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
-        """Return whether y is the best answer to each fact, as its rank, without those for which the search was cut
+        """Tell whether y is the best answer to each fact, as its rank, without those for which the search was cut
         before that was known; and the log-loss of ys that are possible. It is less work than ranks."""
         rankings, log_probabilities, spellings = [], [], self.spellings(golds)
         for rows in encoded.rows.split(_FACTS_AT_ONCE):
@@ -155,7 +155,7 @@ class OpenAnswers(Answers):
         spellings: "_Spellings",
         found: Sequence[LikelyAnswers],
     ) -> list[float]:
-        """Return the log-probabilities of the ys of facts; only those that were not found are asked for."""
+        """Return the log-probabilities of the ys of facts; only those that were not found are computed."""
         golds = [of_fact.log_probability_of(spellings.text(fact.y)) for fact, of_fact in zip(facts, found, strict=True)]
         missed = [number for number, gold in enumerate(golds) if gold is None]
         asked = dict(zip(missed, self._gold_log_probs(encoded, rows[missed]) if missed else (), strict=True))
@@ -170,8 +170,8 @@ class OpenAnswers(Answers):
         answers: int,
         opened: int | None = None,
     ) -> list[LikelyAnswers]:
-        """Return for facts the answers that are as probable as y, up to this many wrong ones. A few prefixes are opened
-        at first, which is enough for most, and many more for the others."""
+        """Return the answers to each fact that are at least as probable as y, up to this many wrong ones. A few
+        prefixes are opened at first, which is enough for most, and many more for the others."""
         found = dict.fromkeys(range(len(golds)), LikelyAnswers((), is_exact=True))
         right = [spellings.right(encoded.facts[row]) for row in rows.tolist()]
         asked = [number for number, gold in enumerate(golds) if gold > -math.inf]
@@ -222,7 +222,7 @@ class OpenAnswers(Answers):
         return self._known[1]
 
     def spelt_texts(self, ys: Iterable[str]) -> dict[str, str]:
-        """Return for each y the string that its tokens spell; y itself where the tokenizer does not give it back."""
+        """Return the string that each y's tokens spell; y itself where they spell no answer."""
         lm, place = self.prompts.lm, self.prompts.token_words.places[0]
         spell = speller(lm, place)
         return {y: spell(tuple(lm.wording.encode(y, place))) or y for y in ys}
@@ -254,7 +254,7 @@ class OpenAnswers(Answers):
         return OpenPrior(mean_description(len(xs), len(askable), seed), self, found)
 
     def masked_prior(self) -> "OpenPrior | None":
-        """Return the answers to one mask token in the place of x; None where the LM is not asked with masks."""
+        """Return the answers to one mask token in place of x; None where the LM is not asked with masks."""
         words = self._masked_x()
         if words is None:
             return None
@@ -277,7 +277,7 @@ class OpenPrior(Prior):
         return -math.inf if found is None else found
 
     def rank(self, facts: Sequence[Fact], golds: Golds, top: int = RANKED) -> list[Ranking]:
-        """Return the rankings of facts to which these answers are given."""
+        """Return the rankings of facts if these answers are given to all of them."""
         spellings = self.answers.spellings(golds)
         return [self._ranking(fact, spellings, top) for fact in facts]
 
@@ -350,7 +350,7 @@ def _best(found: LikelyAnswers) -> tuple[str, float]:
 
 
 def _merged(found: LikelyAnswers, others: LikelyAnswers) -> LikelyAnswers:
-    """Return what a search found, and the answers of another one."""
+    """Add the answers of another search to what one found."""
     answers = {answer.text: answer for answer in (*others.answers, *found.answers)}.values()
     ordered = sorted(answers, key=lambda answer: -answer.log_probability)
     return replace(found, answers=tuple(ordered))

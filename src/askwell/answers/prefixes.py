@@ -19,9 +19,9 @@ from askwell.lms.walks.past import KeptRows, Past, Paths
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import Tuned
 
-# Logits that are held at once; all experts of one prefix are, however many they are.
+# The most logits held at once, except that those of all experts of one prefix always are.
 _LOGITS_AT_ONCE = 2**23
-# What is kept of the sentences of one search; a search that outgrows it reads whole sentences from then on.
+# The most bytes cached for the sentences of one search; a search that outgrows it reads whole sentences from then on.
 _KEPT_BYTES = 2**29
 
 
@@ -38,21 +38,21 @@ class PrefixReader:
         exponents: Float[Tensor, " prompts"] | None = None,
         never: Sequence[int] = (),
     ) -> None:
-        """In a product, the prompts of each x are multiplied with these exponents, and are one expert. The tokens of
-        `never` continue no prefix, like those that are part of no answer."""
+        """Prepare to read prefixes; in a product, the prompts of each x are multiplied with these exponents into one
+        expert. The tokens of `never` continue no prefix, like those that are never part of an answer."""
         self._answers, self._tuned, self._xs, self._texts, self._prompts = answers, tuned, xs, texts, prompts
         self._lm, self._exponents = answers.lm, exponents
         self._never = torch.tensor([*answers.never, *never], dtype=torch.long, device=self._lm.device)
         self._kept: KeptRows | None = None
         self._by_sentences = False
         self._opened: dict[tuple[int, tuple[int, ...]], tuple[Paths, Paths | None]] = {}
-        """The kept rows of each prefix that was opened, under each expert, and the encoder's."""
+        """The cached rows of each prefix that was opened, under each expert, and the encoder's."""
         self._hidden_after: dict[tuple[int, tuple[int, ...]], Float[Tensor, "experts width"]] = {}
         """What the output embedding reads after each of them, for when it is opened again."""
 
     @torch.no_grad()
     def __call__(self, prefixes: Sequence[Prefix], branches: int) -> Continuations:
-        """How the prefixes continue, in order."""
+        """Return how the prefixes continue, in order."""
         texts = self._texts[[prefix.question for prefix in prefixes]]
         log_joint = torch.stack([prefix.log_joint for prefix in prefixes])
         parts = []
@@ -85,7 +85,7 @@ class PrefixReader:
         return Continuations.best_of(log_joint, logits, log_totals, log_end, branches)
 
     def _logits(self, prefixes: Sequence[Prefix], texts: Tensor) -> Iterator[Float[Tensor, "some experts vocabulary"]]:
-        """The logits after some of the prefixes, then after the next ones."""
+        """Yield the logits after the prefixes, in batches."""
         experts = len(self._prompts)
         together = max(1, _LOGITS_AT_ONCE // (experts * self._lm.vocabulary_size))
         if not self._keeps(prefixes):
@@ -97,7 +97,7 @@ class PrefixReader:
             yield self._lm.logits_of_hidden(hidden).view(-1, experts, self._lm.vocabulary_size)
 
     def _keeps(self, prefixes: Sequence[Prefix]) -> bool:
-        """Whether the sentences so far can be kept; once they cannot, later ones, which are longer, cannot either."""
+        """Tell whether the sentences so far can be cached; once they cannot, neither can later, longer ones."""
         if self._by_sentences or self._answers.fills_masks:
             return False
         longest = self._longest_question + max(len(prefix.tokens) for prefix in prefixes)
@@ -133,10 +133,10 @@ class PrefixReader:
             logits[chosen] = lm.logits(batch, self._tuned.vectors, self._tuned.deltas)
         return logits
 
-    # ── kept beginnings ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── cached questions ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _hidden(self, prefixes: Sequence[Prefix], texts: Tensor) -> Float[Tensor, "pairs width"]:
-        """What the output embedding reads after each prefix under each expert."""
+        """Return what the output embedding reads after each prefix under each expert."""
         names = [(prefix.question, prefix.tokens) for prefix in prefixes]
         fresh = [row for row, name in enumerate(names) if name not in self._hidden_after]
         if fresh:
@@ -173,7 +173,7 @@ class PrefixReader:
         return hidden
 
     def _note(self, opened: Sequence[tuple[int, tuple[int, ...]]], past: Past) -> None:
-        """Keeps the rows of prefixes that were opened, of which all experts follow each other."""
+        """Cache the rows of opened prefixes, the experts of each in consecutive rows."""
         self._kept = past.kept
         for number, prefix in enumerate(opened):
             start = number * len(self._prompts)

@@ -30,12 +30,12 @@ class PromptAnswers:
 
     @classmethod
     def joined(cls, parts: "Sequence[PromptAnswers]") -> "PromptAnswers":
-        """Return the answers to some x's after those to others."""
+        """Concatenate the answers to several groups of x's."""
         columns = zip(*((part.best, part.of_mixture, part.weights, part.divergences) for part in parts), strict=True)
         return cls(parts[0].prompts, *map(np.concatenate, columns))
 
     def of(self, rows: list[int]) -> "PromptAnswers":
-        """Return the answers to some of the x's."""
+        """Return the answers to the x's in these rows."""
         return PromptAnswers(
             self.prompts, self.best[rows], self.of_mixture[rows], self.weights[rows], self.divergences[rows]
         )
@@ -68,7 +68,7 @@ class BatchNotes:
         weights: Float[Tensor, " pairs"],
         probs: Float[Tensor, "pairs answers"],
     ) -> None:
-        """Take the distributions of some (fact, prompt) pairs."""
+        """Note the distributions of some (fact, prompt) pairs."""
         columns = self._column[prompts]
         if (columns < 0).any():  # a product also asks dropped prompts
             return

@@ -1,4 +1,4 @@
-"""What a mixture answers, as plain data: those who only receive answers need no torch."""
+"""What a mixture answers, as plain data: code that only receives answers needs no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ class Replies(ShowsItself, list[Reply], AsFrame):
         return not self.unseen
 
     def summary(self) -> Document:
-        """The answers with their probabilities."""
+        """Summarise the answers with their probabilities."""
         rows = [(per_cent(reply.probability), reply.y) for reply in self]
         notes = () if self.is_exact else (missing_text(self.unseen),)
         return overview(self.x or "answers", ("probability", "answer"), rows, ("probability",), notes)
 
     def records(self) -> Records:
-        """A row for each answer: x, its rank, the answer and its probability."""
+        """Return a row for each answer: x, its rank, the answer and its probability."""
         return [
             {"x": self.x, "rank": rank, "y": reply.y, "probability": reply.probability}
             for rank, reply in enumerate(self, start=1)
@@ -49,12 +49,12 @@ class Replies(ShowsItself, list[Reply], AsFrame):
 
 
 def unseen_in(replies: Sequence[Reply]) -> float:
-    """Below which probability answers may be missing; 0 if none is."""
+    """Return the probability below which answers may be missing; 0 if none is."""
     return replies.unseen if isinstance(replies, Replies) else 0.0
 
 
 def missing_text(unseen: float) -> str:
-    """The sentence that less probable answers may be missing."""
+    """Return a sentence saying that less probable answers may be missing."""
     return f"answers below {100 * unseen:.2g} % may be missing: the search for them was cut"
 
 
@@ -62,7 +62,7 @@ class AllReplies(ShowsItself, list[Replies], AsFrame):
     """The answers to several questions: a list of `Replies` that shows itself as a table with a row for each x."""
 
     def summary(self) -> Document:
-        """The best answer to each question, and those that come next."""
+        """Summarise the best answer to each question, and those that come next."""
         rows = [
             (replies.x, per_cent(replies[0].probability), replies[0].y, ", ".join(map(str, replies[1:3])))
             if replies
@@ -77,7 +77,7 @@ class AllReplies(ShowsItself, list[Replies], AsFrame):
         )
 
     def records(self) -> Records:
-        """A row for each answer to each question: x, the answer's rank, the answer and its probability."""
+        """Return a row for each answer to each question: x, the answer's rank, the answer and its probability."""
         return [record for replies in self for record in replies.records()]
 
 

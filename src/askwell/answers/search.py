@@ -52,7 +52,7 @@ class Continuations:
         log_end: Float[Tensor, "prefixes experts"] | None,
         branches: int,
     ) -> "Continuations":
-        """The best continuations, chosen in the precision of the logits and then computed in float64."""
+        """Return the best continuations, chosen in the precision of the logits and then computed in float64."""
         if logits.shape[1] == 1:
             scores, shift = logits[:, 0], log_joint[:, :1] - log_totals.double()
         else:
@@ -69,7 +69,7 @@ class Continuations:
 
     @classmethod
     def joined(cls, parts: "Sequence[Continuations]") -> "Continuations":
-        """Those of some prefixes after those of others."""
+        """Concatenate the continuations of several groups of prefixes."""
         ends = [part.log_end for part in parts if part.log_end is not None]
         return cls(
             torch.cat([part.tokens for part in parts]),
@@ -101,8 +101,8 @@ class SearchLimits:
     answers: int = 10
     """This many answers are enough."""
     opened: int = 100
-    """The most prefixes opened for one question, each as often as it is opened; if the best answer is still missing, a
-    few more, one by one."""
+    """The most prefixes opened for one question, counted each time that one is opened; if the best answer is still
+    missing, a few more, one by one."""
     tokens: int = 10
     """The most tokens of an answer."""
     at_once: int = 32
@@ -189,7 +189,7 @@ class _Search:
         self.pushed += 1
 
     def pop(self) -> list[Prefix]:
-        """The prefixes that are opened next."""
+        """Remove and return the prefixes to open next."""
         prefixes: list[Prefix] = []
         least = -math.inf
         at_once = max(self.limits.at_once, min(self.opened // 4, SearchLimits.at_once))
@@ -202,7 +202,7 @@ class _Search:
         return prefixes
 
     def keep(self, text: str | None, tokens: tuple[int, ...], log_probability: float, log_joint: Tensor) -> None:
-        """Takes a whole answer."""
+        """Record a whole answer."""
         if text is None or log_probability < self.bound:
             return
         self.found.append(FoundAnswer(text, tokens, log_probability, log_joint))
@@ -213,12 +213,12 @@ class _Search:
                 heapq.heappop(self.best)
 
     def result(self) -> "SearchResult":
-        """What was found."""
+        """Return what was found."""
         answers = sorted(self.found, key=lambda answer: (-answer.log_probability, answer.tokens))
         unseen = -self.heap[0][0] if self.heap else -math.inf
         left = math.fsum(branch.probability for minus, _, branch in self.heap if -minus >= self.bound)
         if self.least is not None:
-            # Ten better ones are as many as were searched for, however many more there are.
+            # If enough were found, nothing more was searched for, however many more there are.
             is_exact = self.has_enough or unseen < self.least
             return SearchResult(tuple(answers), is_exact, max(unseen, self.least), left)
         kept = tuple(answer for answer in answers if answer.log_probability >= self.bound)
@@ -250,7 +250,7 @@ def search_answers(
     sure: Sequence[float] | None = None,
     counts: IsCounted | None = None,
 ) -> list[SearchResult]:
-    """For each question its most probable answers, from its first prefixes (no token yet, of every length).
+    """Find the most probable answers to each question, from its first prefixes (no token yet, one for each length).
 
     `text_of` gives the surface string of tokens, None where they spell no answer (another spelling of some string, a
     special token). With `least`, the log-probability of an answer for each question, all answers that are at least as
@@ -281,7 +281,7 @@ def _extend(
     text_of: Callable[[tuple[int, ...]], str | None],
     limits: SearchLimits,
 ) -> None:
-    """Keeps the results of opened prefixes: whole answers, and longer prefixes."""
+    """Record the results of opened prefixes: whole answers, and longer prefixes."""
     log_joint = torch.stack([prefix.log_joint for prefix in opened])
     joint = log_joint.unsqueeze(2) + continuations.log_probs
     of_kept = joint.logsumexp(1)

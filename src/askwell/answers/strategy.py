@@ -1,7 +1,7 @@
-"""The one interface behind which mixtures answer: with one token, among candidates, or with strings of any length.
+"""The interface through which all mixtures answer: with one token, among candidates, or with strings of any length.
 
-Training, evaluation, asking and serving call an `Answers` and know no kind. `OneTokenAnswers`, `CandidateAnswers` and
-`OpenAnswers` are the three there are; a further one is a subclass and a line in `choose.py`.
+Training, evaluation, asking and serving call an `Answers` without knowing its kind. `OneTokenAnswers`,
+`CandidateAnswers` and `OpenAnswers` are the existing ones; a new one takes a subclass and a line in `choose.py`.
 """
 
 import random
@@ -54,7 +54,7 @@ class Prior(ABC):
 
     @abstractmethod
     def rank(self, facts: Sequence[Fact], golds: Golds, top: int = 10) -> list[Ranking]:
-        """Return the rankings of facts to which these answers are given."""
+        """Return the rankings of facts if these answers are given to all of them."""
 
 
 class Answers(ABC):
@@ -90,7 +90,7 @@ class Answers(ABC):
     # ── encoding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def why_unaskable(self, xs: Sequence[str]) -> list[str | None]:
-        """Return for each x the reason why it cannot be asked, None if it can."""
+        """Return the reason why each x cannot be asked, None if it can."""
         return self.prompts.why_unaskable(xs, self.kind.most_tokens)
 
     def check_askable(self, xs: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ class Answers(ABC):
     def likelihood(
         self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], known: ReadOnce | None = None
     ) -> Likelihood:
-        """Return log p(y | x, r) of the facts of these rows, with gradients into everything that is tuned."""
+        """Return log p(y | x, r) of the facts in these rows, with gradients into everything that is tuned."""
         return likelihood(self.prompts, encoded, rows, known)
 
     def read_once(self, encoded: EncodedFacts) -> ReadOnce | None:
@@ -125,11 +125,11 @@ class Answers(ABC):
 
     @abstractmethod
     def ask(self, xs: Sequence[str], top: int = 10) -> Iterator[Replies]:
-        """Return for each x its most probable answers, best first. Every x must be one that can be asked."""
+        """Yield the most probable answers for each x, best first. Every x must be one that can be asked."""
 
     @abstractmethod
     def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
-        """Return for each x the best answer of every prompt by itself, without dropped ones."""
+        """Yield the best answers of every prompt by itself to each x, without dropped prompts."""
 
     def prompts_behind(self, x: str) -> list[PromptReply]:
         """Return each prompt with its weight for x and its own best answer, heaviest first.
@@ -162,7 +162,7 @@ class Answers(ABC):
         return self.prompts.words_of(xs), torch.arange(len(xs), device=lm.device)
 
     def _in_batches(self, xs: Sequence[str], size: int) -> Iterator[tuple[Words, Int[Tensor, " xs"]]]:
-        """Return the x's a few at a time, padded to the longest of these."""
+        """Yield the x's in batches, each padded to its longest x."""
         for start in range(0, len(xs), size):
             yield self._words(xs[start : start + size])
 
@@ -170,7 +170,7 @@ class Answers(ABC):
 
     @abstractmethod
     def batches(self, encoded: EncodedFacts) -> Iterable[Int[Tensor, " facts"]]:
-        """Return the rows of all facts, as many at once as are asked together."""
+        """Return the rows of all facts, in the batches in which they are asked."""
 
     @abstractmethod
     def rank(
@@ -183,8 +183,8 @@ class Answers(ABC):
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
     ) -> tuple[list[Ranking], list[Ranking]]:
-        """Return the rankings of the facts of these rows, and those corrected by a prior where that is possible; what
-        each prompt alone answers is added to the record."""
+        """Return the rankings of the facts in these rows, and those corrected by a prior where possible; add what each
+        prompt alone answers to the record."""
 
     @abstractmethod
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
@@ -196,11 +196,11 @@ class Answers(ABC):
 
     @abstractmethod
     def majority(self, relation: Relation) -> Prior:
-        """Return the ys of train by how often they occur there; an error if none can be an answer."""
+        """Return the ys of train by how often they occur there; it is an error if none can be an answer."""
 
     @abstractmethod
     def mean_prior(self, relation: Relation, *, seed: int = 0) -> Prior:
-        """Return the mean of p(y | x, r) over x's of train; an error if none can be asked."""
+        """Return the mean of p(y | x, r) over x's of train; it is an error if none can be asked."""
 
     @abstractmethod
     def masked_prior(self) -> Prior | None:
@@ -226,7 +226,7 @@ def drawn(texts: Sequence[str], most: int, seed: int) -> Sequence[str]:
 
 
 def mean_description(asked: int, of: int, seed: int) -> str:
-    """Return in words over which x's a prior is the mean."""
+    """Describe which x's a prior is averaged over."""
     if asked == of:
         return f"the mean of the answers to all {of} x's of train"
     return f"the mean of the answers to {asked} of the {of} x's of train, drawn with the seed {seed}"

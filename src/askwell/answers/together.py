@@ -12,7 +12,7 @@ from askwell.lms.batches import words_of
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt_set import PromptSet
 
-# Each x holds prompts × vocabulary numbers while it is answered.
+# Each x takes prompts × vocabulary numbers while it is answered.
 _NUMBERS_AT_ONCE = 2**25
 
 
@@ -28,7 +28,7 @@ class AskedX:
 class AskedTogether:
     """Prompts of one LM that are read in common batches. None of them may be tuned afterwards.
 
-    Answers of one token are read off at one place; others are asked one mixture after the other.
+    Answers of one token are read off at one place; others are asked one mixture at a time.
     """
 
     def __init__(self, each: Sequence[Answers]) -> None:

@@ -1,9 +1,9 @@
 """Many candidates at once: log p(c | t, x) of every candidate, with each common prefix read once.
 
-Causal LMs and decoders read the tree of the candidates' tokens once for a pair of a fact and a prompt, after the kept
-keys and values of what comes before it: each node is one row, which sees the nodes above it and none beside it. A
-masked LM has a tree for each number of tokens, and reads a sentence for each of its inner nodes: all candidates of one
-token come from one sentence. All tokens that follow a node are read from its one distribution.
+Causal LMs and decoders read the tree of the candidates' tokens once for a pair of a fact and a prompt, after the cached
+keys and values of what comes before it: each node is one row, which attends to the nodes above it and to none beside
+it. A masked LM has a tree for each number of tokens, and reads a sentence for each of its inner nodes: all candidates
+of one token come from one sentence. All tokens that follow a node are read from its one distribution.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +21,11 @@ from askwell.lms.walks.past import Past, ranges
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import Tuned
 
-# Nodes that are read at once: enough to fill the machine.
+# About how many nodes are read at once: enough to fill the machine.
 _ROWS_AT_ONCE = 1024
-# Nodes that are side by side in one segment of attention, most of which do not see each other.
+# About how many nodes share a segment of attention, most of which do not attend to each other.
 _NODES_TOGETHER = 64
-# What is kept of the questions that are scored at once, and of what is read after them.
+# The most bytes cached for the questions scored at once, and for what is read after them.
 _KEPT_BYTES = 2**28
 
 
@@ -43,7 +43,7 @@ class Trie:
 
     @classmethod
     def of(cls, candidates: Sequence[Sequence[int]], device: torch.device) -> "Trie":
-        """The tree of these token sequences."""
+        """Build the tree of these token sequences."""
         known: dict[tuple[int, int], int] = {}
         tokens, parents, depths = [0], [0], [0]
         paths: list[list[int]] = [[] for _ in candidates]
@@ -76,7 +76,7 @@ class Trie:
 
     @cached_property
     def children_and_ends(self) -> "Targets":
-        """The same, and that a candidate ends at a node: the column behind all nodes, with the token -1."""
+        """The same, and that a candidate ends at a node: the column after all nodes, with the token -1."""
         ended, device = self.ends.unique(), self.tokens.device
         nodes = torch.cat([self.parents[1:], ended])
         columns = torch.cat([torch.arange(1, len(self), device=device), len(self) + ended])
@@ -85,11 +85,11 @@ class Trie:
 
     @cached_property
     def batched(self) -> "NodeBatches":
-        """All nodes except the root, as many together as are read side by side."""
+        """All nodes except the root, in batches that are read side by side."""
         return self.batches(_NODES_TOGETHER)
 
     def batches(self, together: int) -> "NodeBatches":
-        """All nodes except the root, about this many together, each time with all nodes above them."""
+        """Return all nodes except the root, in batches of about this many, each with all nodes above them."""
         parents, count = self.parents.tolist(), len(self)
         together = max(together, 2 * int(self.depths.max()))
         nodes: list[list[int]] = []
@@ -120,7 +120,7 @@ class Trie:
         return NodeBatches(of_batch, lengths, sees, is_new)
 
     def spelt(self, nodes: Int[Tensor, " nodes"], longest: int, filler: int) -> Int[Tensor, "nodes longest"]:
-        """The tokens from the root to each node, and then a filler."""
+        """Return the tokens from the root to each node, padded with a filler."""
         ids = torch.full((len(nodes), longest), filler, device=nodes.device)
         at = nodes
         for _ in range(int(self.depths[nodes].max()) if len(nodes) else 0):
@@ -132,7 +132,7 @@ class Trie:
 
 @lru_cache(maxsize=32)
 def trie_of(candidates: tuple[tuple[int, ...], ...], device: torch.device) -> Trie:
-    """The tree of these token sequences; the last ones are kept, since every batch of facts is asked with the same."""
+    """Build the tree of these token sequences; the last ones are cached, since all batches of facts use the same."""
     return Trie.of(candidates, device)
 
 
@@ -143,7 +143,7 @@ class NodeBatches:
     nodes: Int[Tensor, "batches longest"]
     lengths: Int[Tensor, " batches"]
     sees: Bool[Tensor, "batches longest longest"]
-    """Which nodes of its batch each node sees: itself and those above it."""
+    """Which nodes of its batch each node attends to: itself and those above it."""
     is_new: Bool[Tensor, "batches longest"]
     """Whether a node is in no earlier batch."""
 
@@ -159,13 +159,13 @@ class Targets:
 
     @classmethod
     def of(cls, nodes: Tensor, columns: Tensor, tokens: Tensor, count: int) -> "Targets":
-        """From targets in any order; there are this many nodes."""
+        """Build from targets in any order; there are this many nodes."""
         order = nodes.argsort(stable=True)
         counts = torch.bincount(nodes, minlength=count)
         return cls(columns[order], tokens[order], counts.cumsum(0) - counts, counts)
 
     def at(self, nodes: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor, Tensor]:
-        """For rows at these nodes: the row, the column and the token of each target."""
+        """Return the row, the column and the token of each target, for rows at these nodes."""
         counts = self.counts[nodes]
         rows = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
         chosen = ranges(self.first[nodes], counts)
@@ -182,8 +182,8 @@ class CandidateReader:
     def log_probs(
         self, candidates: Sequence[Sequence[int]], texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "pairs candidates"]:
-        """log p(c | t, x) of candidates in tokens for pairs whose prompts take y in one form, with gradients; p(m | r)
-        of a masked LM left out."""
+        """Return log p(c | t, x) of candidates in tokens for pairs whose prompts take y in one form, with gradients;
+        p(m | r) of a masked LM left out."""
         device = self._lm.device
         if not self._answers.fills_masks:
             trie = trie_of(tuple(map(tuple, candidates)), device)
@@ -198,7 +198,7 @@ class CandidateReader:
         return found
 
     def _chunks(self, trie: Trie, texts: Tensor, prompts: Tensor) -> Iterator[slice]:
-        """Pairs of which no more is kept than fits; with gradients all of it is kept, whatever is done."""
+        """Return slices of the pairs whose caches fit into memory; with gradients, everything is kept in any case."""
         number = torch.finfo(self._lm.dtype).bits // 8
         of_token = sum(2 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
         of_pair = int(self._answers.table.lengths(self._xs, texts, prompts).max()) * of_token + 16 * len(trie)
@@ -208,7 +208,7 @@ class CandidateReader:
     # ── causal LMs and decoders ───────────────────────────────────────────────────────────────────────────────────
 
     def _through(self, trie: Trie, texts: Tensor, prompts: Tensor) -> Float[Tensor, "pairs candidates"]:
-        """Through the tree, after everything before y."""
+        """Score the candidates through the tree, after everything before y."""
         pairs, nodes, device = len(texts), len(trie), self._lm.device
         ends, targets = self._answers.ends_of(self._xs, texts, prompts), trie.children_and_ends
         tokens = int(self._answers.table.lengths(self._xs, texts, prompts).sum()) + pairs * nodes
@@ -217,7 +217,7 @@ class CandidateReader:
         places: list[Tensor] = []
 
         def read(hidden: Tensor, of_pairs: Tensor, at: Tensor) -> None:
-            """Takes the log-probabilities of all that follows some nodes."""
+            """Record the log-probabilities of all that follows some nodes."""
             rows, columns, wanted = targets.at(at)
             wanted = torch.where(wanted < 0, ends[of_pairs[rows]], wanted)
             log_probs, log_totals = self._lm.log_probs_of_hidden(hidden, rows, wanted)
@@ -249,7 +249,7 @@ class CandidateReader:
     # ── masked LMs ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _filling(self, trie: Trie, length: int, texts: Tensor, prompts: Tensor) -> Float[Tensor, "pairs candidates"]:
-        """Candidates of one length: as many masks, of which the first are filled in with each common prefix."""
+        """Score candidates of one length: as many masks, of which the first are filled in with each common prefix."""
         pairs, device, answers = len(texts), self._lm.device, self._answers
         nodes = trie.children.counts.nonzero()[:, 0]
         filled = trie.spelt(nodes, length, self._lm.special.mask)
@@ -273,7 +273,7 @@ class CandidateReader:
 
 
 def _table(values: Sequence[Tensor], places: Sequence[Tensor], shape: tuple[int, int]) -> Tensor:
-    """The values at their places, 0 elsewhere."""
+    """Return a table of the values at their places, 0 elsewhere."""
     together = torch.cat(list(values))
     flat = together.new_zeros(shape[0] * shape[1]).index_copy(0, torch.cat(list(places)), together)
     return flat.view(shape)

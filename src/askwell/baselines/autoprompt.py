@@ -46,7 +46,7 @@ from askwell.training.objective import Objective
 
 
 def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bool[Tensor, " words"]:
-    """For each word vector of the LM whether its token may be a trigger; special tokens never are."""
+    """Tell, for each word vector of the LM, whether its token may be a trigger; special tokens never are."""
     reasons: Counter[str] = Counter()
     allowed = torch.zeros(lm.word_count, dtype=torch.bool)
     special, of_ys = _special(lm), set() if spec.allow_ys else _tokens_of_ys(lm, relation)
@@ -77,7 +77,7 @@ def _special(lm: FrozenLM) -> set[int]:
 
 
 def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
-    """The tokens that spell a right answer of the relation in any form, regardless of case."""
+    """Return the tokens that spell a right answer of the relation in any form, regardless of case."""
     ys = {y for golds in relation.golds.values() for y in golds}
     words = {y.casefold() for y in ys}
     in_their_places = {lm.wording.single_token(y, place) for y in ys for place in PLACES}
@@ -109,7 +109,7 @@ def search_triggers(
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
 ) -> BaselineRun[BaselineStep]:
-    """Searches for a prompt "[X] trigger … trigger [Y] .", or one that starts as the words of a given template.
+    """Search for a prompt "[X] trigger … trigger [Y] .", or one that starts from the words of a given template.
 
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
     from which `resume` continues: a resumed search gives the same result as one that was never interrupted.
@@ -132,21 +132,21 @@ def search_triggers(
 
 
 def best_step(history: Sequence[BaselineStep]) -> BaselineStep:
-    """The step with the fewest tokens that are not allowed, such as masks, and among those the best dev score."""
+    """Return the step with the fewest disallowed tokens, such as masks, and among those the best dev score."""
     return min(history, key=lambda step: (step.unwanted, *badness(step.dev)))
 
 
 def swap_estimates(
     gradient: Float[Tensor, " embedding"], current: Float[Tensor, " embedding"], words: Float[Tensor, "words embedding"]
 ) -> Float[Tensor, " words"]:
-    """What each word in place of the current one would add to the loss, to first order: gradient · (word − current)."""
+    """Estimate to first order what each word, as a replacement, would add to the loss: gradient · (word − current)."""
     return words.to(gradient.dtype) @ gradient - current.to(gradient.dtype) @ gradient
 
 
 def best_swaps(
     estimates: Float[Tensor, " words"], allowed: Bool[Tensor, " words"], current: int, count: int
 ) -> list[int]:
-    """The allowed tokens, without the current one, that lower the loss most by the estimates; best first."""
+    """Return the allowed tokens, without the current one, that are estimated to lower the loss most, best first."""
     possible = allowed.clone()
     possible[current] = False
     count = min(count, int(possible.sum()))
@@ -191,7 +191,7 @@ class TriggerSearch:
         self._run = self._run_id()
 
     def first_state(self) -> _State:
-        """The prompt before the first swap, scored on dev."""
+        """Return the prompt before the first swap, scored on dev."""
         tokens = list(self.shape.token_ids)
         if not self._starts_from_words:
             if self.spec.start == "mask" and self._mask is not None:
@@ -210,7 +210,8 @@ class TriggerSearch:
         return _State(tokens, [self._record(0, tokens, loss)])
 
     def iterate(self, state: _State) -> tuple[float, BaselineStep | None]:
-        """One iteration: the loss of the facts that it was tried on, and a record if a trigger was swapped."""
+        """Run an iteration; return the loss of the facts that it was tried on, and a record if a trigger was
+        swapped."""
         state.iteration += 1
         draws = np.random.default_rng([self.seed, _ITERATION, state.iteration])
         for_gradient, for_trying = self._draw(draws), self._draw(draws)
@@ -234,7 +235,7 @@ class TriggerSearch:
         return float(best_loss), record
 
     def estimates(self, tokens: Sequence[int], row: int, facts: Int[Tensor, " facts"]) -> Float[Tensor, " words"]:
-        """What each word in place of the token at a row would add to the mean loss of these facts, to first order."""
+        """Estimate to first order what each word in place of the token at a row would add to these facts' mean loss."""
         set_tokens(self._mixture, tokens)
         return swap_estimates(self._gradient(facts)[row], self._mixture.vectors.detach()[row], self._words)
 
@@ -249,12 +250,12 @@ class TriggerSearch:
 
     @torch.no_grad()
     def _loss(self, facts: Int[Tensor, " facts"]) -> float:
-        """The mean -log p(y | x) of these facts with the current prompt."""
+        """Compute the mean -log p(y | x) of these facts with the current prompt."""
         chunks = facts.split(self._objective.facts_at_once)
         return sum(self._objective.loss(chunk).negative_log_likelihood for chunk in chunks) / len(facts)
 
     def _unwanted(self, tokens: Sequence[int]) -> list[int]:
-        """The rows of triggers that are not allowed: masks, and words of a given prompt that the filters exclude."""
+        """Return the rows of disallowed triggers: masks, and words of a given prompt that the filters exclude."""
         return [row for row in self._rows if not self._allowed[tokens[row]]]
 
     def _draw(self, draws: np.random.Generator) -> Int[Tensor, " facts"]:
@@ -273,7 +274,7 @@ class TriggerSearch:
         )
 
     def result(self, state: _State) -> BaselineRun[BaselineStep]:
-        """The best prompt so far on dev, with exactly the tokens that were found."""
+        """Return the best prompt so far on dev, with exactly the tokens that were found."""
         best = best_step(state.history)
         mixture = hard_mixture(self.lm, self.shape, best.tokens, self._mixture.spec)
         about = about_learning(
@@ -292,7 +293,7 @@ class TriggerSearch:
         return BaselineRun(mixture, about, tuple(state.history))
 
     def keep(self, folder: Path | None, state: _State, *, is_better: bool) -> None:
-        """Saves the best prompt, if it is new, and then the state from which the search can be resumed."""
+        """Save the best prompt, if it is new, and then the state from which the search can be resumed."""
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ def fine_tune(
     folder: Path | None = None,
     progress: Callable[[BaselineProgress], None] | None = None,
 ) -> BaselineRun[BaselineStep]:
-    """Tunes all weights of a copy of the LM on train facts; returns the prompt on the copy that was best on dev.
+    """Tune all weights of a copy of the LM on train facts; return the prompt on the copy that was best on dev.
 
     The given LM is not changed. With a `folder`, the tuned LM is saved in it.
     """
@@ -78,7 +78,7 @@ def fine_tune(
     optimizer, schedule = _optimizer(copied.model, spec, steps_of_epoch * spec.epochs)
     with torch.random.fork_rng(devices=[copied.device] if copied.device.type == "cuda" else []):
         for epoch in range(1, spec.epochs + 1):
-            torch.manual_seed(int(np.random.default_rng([seed, epoch]).integers(2**62)))  # of dropout
+            torch.manual_seed(int(np.random.default_rng([seed, epoch]).integers(2**62)))  # seeds dropout
             total = _epoch(loss, optimizer, schedule, spec, seed, epoch, len(train))
             set_tokens(mixture, mixture.prompts[0].token_ids)  # the words' vectors were tuned
             history.append(_scored(mixture, dev, relation, epoch, total / len(train)))
@@ -101,7 +101,7 @@ def fine_tune(
 
 
 def need_memory(lm: FrozenLM) -> None:
-    """Raises if the LM, its gradients and AdamW's moments would not fit in memory."""
+    """Raise an error if the LM, its gradients and AdamW's moments would not fit in memory."""
     parameters = sum(parameter.numel() for parameter in lm.model.parameters())
     needed, memory = parameters * BYTES_OF_PARAMETER, memory_of(lm.device)
     if memory is not None and needed > memory.free:
@@ -123,7 +123,7 @@ class _Loss:
         self._golds = facts.gold_tokens[PLACES.index(prompt.tokens.y_place)]
 
     def __call__(self, facts: Int[Tensor, " facts"]) -> Float[Tensor, ""]:
-        """The sum of -log p(y | x) over the facts of these numbers."""
+        """Compute the sum of -log p(y | x) over the facts with these numbers."""
         words = self.lm.word_vectors(self._ids)
         if self._facts.kind.is_long:
             return -gold_log_probs(self._mixture, self._facts, facts, words).sum()
@@ -141,7 +141,7 @@ def _epoch(
     epoch: int,
     facts: int,
 ) -> float:
-    """Steps over all train facts; returns the sum of their losses."""
+    """Take steps over all train facts; return the sum of their losses."""
     model, total = loss.lm.model, 0.0
     order = torch.from_numpy(np.random.default_rng([seed, epoch, 0]).permutation(facts)).to(loss.lm.device)
     model.requires_grad_(True).train(spec.dropout)
@@ -171,10 +171,10 @@ def _optimizer(model: PreTrainedModel, spec: FineTuningSpec, steps: int) -> tupl
 
 
 def _private_copy(lm: FrozenLM) -> PreTrainedModel:
-    """A copy of the model that shares no memory with it, in the precision in which weights are tuned."""
+    """Copy the model, sharing no memory with it, in the precision in which weights are tuned."""
     if getattr(lm.model.config, "quantization_config", None) is None:
         return copy.deepcopy(lm.model).to(lm.parameter_dtype)
-    config = copy.deepcopy(lm.model.config)  # of a GGUF file: transformers would not save the model with it
+    config = copy.deepcopy(lm.model.config)  # that of a GGUF file: transformers cannot save a model with it
     del config.quantization_config
     model = type(lm.model)(config)
     model.load_state_dict(lm.model.state_dict())
@@ -196,7 +196,7 @@ def _scored(
 
 
 def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:
-    """A frozen LM around the tuned weights; with a folder it is saved there and read again, as others will."""
+    """Return a frozen LM with the tuned weights; with a folder, save it there and read it back, as others will."""
     if folder is None:
         name = copied.identity.name
         return FrozenLM(copied.model, copied.tokenizer, name=name, device=copied.device)

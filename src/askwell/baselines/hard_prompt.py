@@ -24,7 +24,7 @@ _COMMON_WORDS = ("the", "of", "is", "in", "a", "and")
 
 
 def blank_template(lm: FrozenLM, count: int) -> Template:
-    """A template "[X] … [Y] ." with room for this many tokens between the blanks, filled with a common word."""
+    """Return a template "[X] … [Y] ." with room for this many tokens between the blanks, filled with a common word."""
     for word in _COMMON_WORDS:
         template = parse_template(" ".join(["[X]", *[word] * count, "[Y] ."]))
         if len(tokenise(template, lm.wording).between) == count:
@@ -36,12 +36,12 @@ def blank_template(lm: FrozenLM, count: int) -> Template:
 
 
 def prompt_of(lm: FrozenLM, template: Template, beginning: Beginning = WITH_A_SPACE) -> Prompt:
-    """The template as a prompt of the LM; one that the LM cannot use is an error that says why."""
+    """Return the template as a prompt of the LM; if the LM cannot use it, the error says why."""
     return usable_prompts(lm, [template], beginning)[0][0]
 
 
 def set_tokens(mixture: Mixture, tokens: Sequence[int]) -> None:
-    """Puts the word vectors of these tokens at the prompt tokens of a mixture of one prompt."""
+    """Put the word vectors of these tokens at the prompt tokens of a mixture of one prompt."""
     ids = torch.tensor(tokens, dtype=torch.long, device=mixture.lm.device)
     with torch.no_grad():
         mixture.vectors.copy_(mixture.lm.word_vectors(ids))
@@ -49,14 +49,14 @@ def set_tokens(mixture: Mixture, tokens: Sequence[int]) -> None:
 
 
 def hard_mixture(lm: FrozenLM, shape: Prompt, tokens: Sequence[int], spec: MixtureSpec) -> Mixture:
-    """A mixture of one prompt of the given shape that asks with exactly these tokens."""
+    """Return a mixture of one prompt of the given shape that asks with exactly these tokens."""
     mixture = Mixture(lm, [as_text(lm, shape, tokens) or shape.template], spec)
     set_tokens(mixture, tokens)
     return mixture
 
 
 def as_text(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> Template | None:
-    """The template whose text the LM reads as exactly these tokens, None if there is none."""
+    """Return the template whose text the LM reads as exactly these tokens, None if there is none."""
     text = spelt(lm, shape, tokens)
     try:
         template = parse_template(text)
@@ -73,7 +73,7 @@ def as_text(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> Template | No
 
 
 def spelt(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> str:
-    """The tokens as a person would write them around the blanks."""
+    """Return the tokens as a person would write them around the blanks."""
     written = (*tokens, *_cut(shape))
     template, texts = shape.template, []
     stretches = (shape.tokens.before, template.before), (shape.tokens.between, template.between)
@@ -86,19 +86,19 @@ def spelt(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> str:
 
 
 def _cut(shape: Prompt) -> tuple[int, ...]:
-    """The tokens of the text that the LM does not read: a causal LM's after y."""
+    """Return the tokens of the text that the LM does not read: those after y, for a causal LM."""
     return (*shape.tokens.before, *shape.tokens.between, *shape.tokens.after)[len(shape.token_ids) :]
 
 
 def begins_word(lm: FrozenLM, token: int) -> bool:
-    """Whether a token is written with a space before it."""
+    """Tell whether a token is written with a space before it."""
     name = lm.tokenizer.convert_ids_to_tokens(token)
     is_marked = isinstance(name, str) and name.startswith(lm.wording.marker)
     return is_marked == (lm.wording.marks is Place.SPACED)
 
 
 def word_of(lm: FrozenLM, token: int) -> str:
-    """The letters of a token, "" for a space alone."""
+    """Return the letters of a token, "" for a space alone."""
     text = token_text(lm, token)
     is_space = lm.wording.marks is Place.SPACED and text.startswith(lm.wording.marker)
     return "" if is_space else text

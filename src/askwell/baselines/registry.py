@@ -70,7 +70,7 @@ BASELINES: Mapping[BaselineName, Baseline] = {
 
 
 def need_prompts(name: BaselineName, count: int) -> None:
-    """Raises if the baseline does not take this many prompts."""
+    """Raise an error if the baseline does not take this many prompts."""
     match BASELINES[name].prompts:
         case "one" if count != 1:
             raise BadOption(
@@ -105,7 +105,7 @@ def baseline_settings(
     fine_tuning: FineTuningSpec = FineTuningSpec(),  # noqa: B008 - frozen
     **mixture: Any,
 ) -> BaselineSettings:
-    """The baseline's settings, updated by those given; a setting that it does not have is an error."""
+    """Return the baseline's settings, updated by those given; it is an error to give one that it does not have."""
     how = BASELINES[name].how
     chosen = _training_of(name, training, search, fine_tuning)
     return BaselineSettings(
@@ -136,7 +136,9 @@ def _mixture_of(name: BaselineName, **given: Any) -> MixtureSpec:
         raise BadOption(f"`lead_in`: {name} searches for its own words; leave it out", lead_in="--lead-in")
     of_examples = [option for option in ("shots", "shot_separator", "shot_draws") if option in given]
     if of_examples and baseline.how not in ("untuned", "top-1"):
-        raise BadOption(f"--{of_examples[0].replace('_', '-')} is not a setting of {name}: it has no examples")
+        option = of_examples[0]
+        message = f"`{option}` is not a setting of {name}: it has no examples"
+        raise BadOption(message, **{option: f"--{option.replace('_', '-')}"})
     if given.get("shots") == 0 and baseline.mixture.shots:
         raise BadOption("`shots` 0: without examples, the baseline is lama", shots="--shots")
     return _validated(MixtureSpec, baseline.mixture.model_dump() | given)
@@ -167,9 +169,10 @@ def _validated(kind: type[_SpecKind], values: dict[str, Any]) -> _SpecKind:
         first = error.errors()[0]
         if first["type"] == "value_error":  # our own, which names the option
             raise BadOption(first["msg"].removeprefix("Value error, ")) from None
-        option = ".".join(str(part) for part in first["loc"]).replace("_", "-")
+        name = ".".join(str(part) for part in first["loc"])
         problem = first["msg"][0].lower() + first["msg"][1:]
-        raise BadOption(f"--{option} {first['input']}: {problem}") from None
+        options = {name: f"--{name.replace('_', '-')}"}
+        raise BadOption(f"`{name}` {first['input']}: {problem}", **options) from None
 
 
 def _own_options(spec: BaseModel | None, prefix: str) -> str:

@@ -66,7 +66,7 @@ class BaselineRun(Generic[LineT]):
 
     @property
     def learned_from(self) -> LearnedFrom:
-        """Return what it was learned from."""
+        """What it was learned from."""
         return self.about.learned_from or LearnedFrom()
 
 

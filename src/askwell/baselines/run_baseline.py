@@ -37,8 +37,8 @@ from askwell.training.loop import train
 def best_on_train(
     lm: FrozenLM, templates: Sequence[Template], relation: Relation, spec: SettledMixtureSpec
 ) -> tuple[Mixture, list[dict[str, Any]]]:
-    """A mixture of the prompt that answers the most train facts, with ties broken by log-loss, then by order; and the
-    train scores of each prompt. A fact that cannot be asked with a prompt counts as not answered by it."""
+    """Build a mixture of the prompt that answers the most train facts, with ties broken by log-loss, then by order;
+    return it with the train scores of each prompt. A fact that cannot be asked with a prompt counts as unanswered."""
     everything = Mixture(lm, templates, spec, relation=relation)
     scored: list[dict[str, Any]] = []
     left_out = list(everything.left_out_prompts)
@@ -62,7 +62,7 @@ def best_on_train(
 
 
 def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0, asked: MixtureSpec | None = None) -> Mixture:
-    """A mixture of one prompt "[X] v … v [Y] ." whose vectors are drawn from a Gaussian fitted to the word vectors.
+    """Build a mixture of one prompt "[X] v … v [Y] .", with vectors drawn from a Gaussian fitted to the word vectors.
 
     OptiPrompt does not tune the full stop; here it starts as a full stop and is tuned as well.
     """
@@ -91,7 +91,7 @@ def run_baseline(
     resume: bool = False,
     progress: Callable[[AnyProgress], None] | None = None,
 ) -> BaselineRun[BaselineLine]:
-    """Runs the baseline of that name; a spec replaces the settings of the baselines that it fits, and the answers, the
+    """Run the baseline of that name; a spec replaces the settings of the baselines that it fits, and the answers, the
     beginning of sentences and what comes before them are those of `asked`. AutoPrompt takes only answers of one token,
     and baselines that make their own prompt have nothing before it.
 
@@ -146,7 +146,7 @@ def _asking_like(own: MixtureSpec, asked: MixtureSpec | None, seed: int) -> Mixt
 def _trained(
     mixture: Mixture, relation: Relation, spec: TrainingSpec, *, folder: Path | None, **options: Any
 ) -> BaselineRun[BaselineLine]:
-    """The mixture, trained like ours; if interrupted, its best state so far is saved."""
+    """Train the mixture like ours; if interrupted, save its best state so far."""
     try:
         result = train(mixture, relation, spec, folder=folder, **options)
     except Interrupted as interrupted:

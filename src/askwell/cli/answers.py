@@ -16,7 +16,7 @@ from askwell.views.replies import prompt_replies_table, reply_table
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
-    """Notes which candidates the LM cannot answer with."""
+    """Note which candidates the LM cannot answer with."""
     answers = mixture.answering(candidates)
     left_out = answers.candidates_left_out
     if left_out:
@@ -36,7 +36,7 @@ def print_answers(
     limits: RiskLimits | None,
     **asking: Any,
 ) -> None:
-    """Asks about each x and prints the answers; `asking` goes to `ask_all`."""
+    """Ask about each x and print the answers; `asking` is passed on to `ask_all`."""
     asked = ask_all(mixture, xs, dev=dev, limits=limits, **asking)
     if dev is not None and limits is not None:
         _note_threshold(dev, limits)
@@ -81,13 +81,13 @@ def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
 
 
 def _note_missing(reply: CautiousReply) -> None:
-    """Notes which answers may be missing."""
+    """Note which answers may be missing."""
     if reply.unseen:
         note(f"{reply.x}: {missing_text(reply.unseen)}")
 
 
 def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
-    """Prints answers as they are found, with a progress bar if they do not go to the terminal themselves."""
+    """Print answers as they are found, with a progress bar unless they go to the terminal themselves."""
     out = sys.stdout  # while a bar is shown, rich replaces sys.stdout
     emit = partial(print, sep="\t", file=out, flush=True)
     with nullcontext(None) if out.isatty() else bar("x's asked") as shown:

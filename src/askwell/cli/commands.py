@@ -1,6 +1,6 @@
-"""All commands: where each is defined, a line on what it does, and the examples at the end of its help.
+"""All commands: where each is defined, a one-line summary, and the examples at the end of its help.
 
-The functions are imported when they are called, so that help is fast.
+The functions are imported only when they are called, so that help is fast.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cyclopts import App
 
 @dataclass(frozen=True)
 class Command:
-    """A command as the list of commands and its own help show it."""
+    """A command as shown in the list of commands and in its own help."""
 
     name: str
     where: str
@@ -130,7 +130,7 @@ GROUPS = {
 
 
 def add_commands(app: App) -> None:
-    """Adds all commands to the app."""
+    """Add all commands to the app."""
     for command in COMMANDS:
         _add(app, command)
     for name, (text, commands) in GROUPS.items():

@@ -26,7 +26,7 @@ DEBUG = "--debug"
 
 
 def _versions() -> str:
-    """The versions of askwell and of what it runs on."""
+    """Return the versions of askwell and of what it runs on."""
     from importlib.metadata import version
 
     return (
@@ -35,7 +35,7 @@ def _versions() -> str:
 
 
 def _shown_default(value: object) -> str | None:
-    """A default as help shows it; a switch that is off by default shows none."""
+    """Format a default for the help; a switch that is off by default shows none."""
     return None if value is None or value is False else repr(value)[1:-1] if isinstance(value, str) else str(value)
 
 
@@ -60,9 +60,9 @@ def _testbed() -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Runs a command; exits with 0, with 2 for a user's mistake, with 1 for a failure, with 130 when interrupted.
+    """Run a command; exit with 0, with 2 for a user's mistake, with 1 for a failure, or with 130 when interrupted.
 
-    No traceback is shown unless `--debug` asks for it.
+    No traceback is shown without `--debug`.
     """
     _open_streams()
     logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands print their own notes
@@ -105,7 +105,7 @@ def _run(arguments: list[str], *, debug: bool) -> NoReturn:
 
 
 def _open_streams() -> None:
-    """Makes stdout and stderr take any text: one that was closed takes it nowhere, one in ASCII takes escapes."""
+    """Let stdout and stderr accept any text: a closed stream discards it, and one in ASCII escapes it."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -119,7 +119,7 @@ def _interrupt(_signal: int, _frame: object) -> NoReturn:
 
 
 def _unexpected(error: Exception) -> tuple[str, int]:
-    """One sentence about an error that nothing else has handled, and the exit code."""
+    """Describe an error that nothing else has handled in one sentence, and return it with the exit code."""
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         where = f"{error.filename}: " if error.filename is not None else "the output cannot be written: "
         if error.filename is None:
@@ -142,7 +142,7 @@ def _unexpected(error: Exception) -> tuple[str, int]:
     )
 
 
-# What torch says, in errors that have no type of their own on every device.
+# Messages of torch for errors that do not have their own type on every device.
 _NO_MEMORY = re.compile(r"can't allocate memory|out of memory", re.IGNORECASE)
 # File names that are too long, disks that are full or read-only: a traceback would not help.
 _SYSTEM_ERRORS = {
@@ -157,7 +157,7 @@ def _stop(message: str, code: int) -> NoReturn:
 
 
 def _speak_in_options(error: CycloptsError) -> str:
-    """A parser's error in terms of the options as typed; pydantic's own messages name fields and types."""
+    """Phrase a parser's error in terms of the options as typed; pydantic's own messages name fields and types."""
     from pydantic import ValidationError
 
     cause = error.__cause__

@@ -25,7 +25,7 @@ from askwell.views.to_text import rich_table
 
 
 class Bars:
-    """A bar for the current step: when the next step begins, its bar replaces the last one."""
+    """A bar for the current step; the bar of the next step replaces it."""
 
     def __init__(self) -> None:
         self._bar, self._shown = bar(""), ""
@@ -42,7 +42,7 @@ class Bars:
         self._bar.__exit__()
 
     def move(self, what: str, done: int, total: int, text: str = "") -> None:
-        """Moves the bar for what is being done."""
+        """Advance the bar of the current step."""
         if self._shown != what:
             self._bar.__exit__()
             self._bar, self._shown = bar(what), what
@@ -51,7 +51,7 @@ class Bars:
 
 
 class RunBars(Bars):
-    """The bars of a run, and a line for each dev score. If interrupted, it says how to continue."""
+    """The bars of a run, and a line for each dev score. On an interrupt, it says how to continue."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class RunBars(Bars):
             self._folder.rmdir()
 
     def __call__(self, state: RunProgress) -> None:
-        """Follows the run."""
+        """Show a progress event of the run."""
         if isinstance(state, Built):
             _note_mixture(state.mixture)
         elif isinstance(state, Asking):
@@ -113,7 +113,7 @@ class RunBars(Bars):
 
 
 def _note_mixture(mixture: Mixture) -> None:
-    """Notes which prompts the LM cannot use, what its sentences begin with where it has a choice, and whether weights
+    """Note which prompts the LM cannot use, what its sentences begin with if there is a choice, and whether weights
     that depend on x can have an effect."""
     for line in left_out_prompt_lines(mixture):
         note(line)
@@ -154,7 +154,7 @@ _RUNNING_SHOWN = 8
 
 
 class SweepBar:
-    """The progress of a sweep; call it with each event. If interrupted, it says how to continue."""
+    """The progress of a sweep; call it with each event. On an interrupt, it says how to continue."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._plan, self._folder, self._began = plan, folder, time.monotonic()
@@ -178,7 +178,7 @@ class SweepBar:
             note(f"interrupted: finished runs are in {self._folder}; the same command continues from there")
 
     def __call__(self, event: Event) -> None:
-        """Follows the event."""
+        """Show an event of the sweep."""
         spec = event.task.spec
         if isinstance(event, Started):
             self._running[spec.id] = spec

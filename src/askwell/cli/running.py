@@ -1,4 +1,4 @@
-"""What `train`, `baseline` and `evaluate` share: loading the LM, the run itself, and printing its results."""
+"""Shared by `train`, `baseline` and `evaluate`: loading the LM, executing the run, and printing its results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ from askwell.views.trust_of_mixture import trust_of_mixture
 def load_for_run(
     lm: str, relation: Relation, templates: Sequence[Template], threads: int | None, **loading: Any
 ) -> FrozenLM:
-    """Loads the LM of a run, and notes what the run will use."""
+    """Load the LM of a run, and note what the run will use."""
     for line in relation.counts.lines():
         note(line)
     loaded = load_lm(lm, **loading)
@@ -41,7 +41,7 @@ def load_for_run(
 def run_with_bars(
     spec: RunSpec, lm: FrozenLM, relation: Relation, folder: Path, *, overwrite: bool, **options: Any
 ) -> RunRecord:
-    """Does a run and shows its progress; `overwrite` removes the files of an earlier run first."""
+    """Execute a run and show its progress; `overwrite` removes the files of an earlier run first."""
     with hold_folder(folder), RunBars(folder) as bars:
         # Checked again, since another run may have finished there while the LM was loading.
         check_folder(folder, resume=options.get("resume", False), overwrite=overwrite)
@@ -51,7 +51,7 @@ def run_with_bars(
 
 
 def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
-    """Prints the results of a run, as JSON or as a summary."""
+    """Print the results of a run, as JSON or as a summary."""
     if json:
         print_json(record.as_json(folder))
     else:
@@ -59,7 +59,7 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
 
 
 def print_record(record: RunRecord, folder: Path) -> None:
-    """Prints the summary of a run: scores, controls, and what to do next."""
+    """Print the summary of a run: scores, controls, and what to do next."""
     if record.training is not None:
         for split, left_out in record.training.left_out.items():
             note_left_out_facts(split, left_out)
@@ -91,20 +91,20 @@ def print_record(record: RunRecord, folder: Path) -> None:
 
 
 def note_few_candidates(figures: EvaluationFigures) -> None:
-    """Notes how many candidates were left out."""
+    """Note how many candidates were left out."""
     if figures.candidates_left_out:
         words = counted(figures.candidates_left_out, "candidate")
         note(f"{words} left out, which the LM cannot spell within the longest allowed answer")
 
 
 def note_unsettled(figures: EvaluationFigures | None, of: str = "") -> None:
-    """Notes between which bounds the scores are if the search was cut for some facts."""
+    """Note the bounds on the scores if the search was cut short for some facts."""
     if figures is not None and figures.unsettled:
         note(f"{of}{figures.bounds_text}")
 
 
 def print_controls(record: RunRecord) -> None:
-    """Prints the scores of answers that ignore x, and the gain over the best of them."""
+    """Print the scores of answers that ignore x, and the gain over the best of them."""
     for name, problem in record.controls_missing.items():
         note(f"no control {name} for {record.relation.name}: {problem}")
     corrected = record.controls.get(PRIOR_CORRECTED)
@@ -113,7 +113,7 @@ def print_controls(record: RunRecord) -> None:
 
 
 def print_scored(scored: Scored) -> None:
-    """Prints the scores, then the controls, the spread of several runs, and the measures of trust."""
+    """Print the scores, then the controls, the spread of several runs, and the measures of trust."""
     _show_evaluation(scored.evaluation)
     for name, lack in scored.controls_missing.items():
         note(f"no controls for {name}: {lack}")

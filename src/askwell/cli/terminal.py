@@ -1,4 +1,4 @@
-"""Where things go: results to stdout, everything else to stderr."""
+"""Output to the terminal: results go to stdout, everything else to stderr."""
 
 import json
 import sys
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class _Terminal(Console):
-    """A console that prints no control character but its own: texts come from files that others wrote."""
+    """A console that prints no control characters but its own, since texts may come from files written by others."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is printed, with characters that a terminal would act on written as escapes."""
+        """Yield the segments to print, with characters that a terminal would act on escaped."""
         for segment in super().render(renderable, options):
             is_own = segment.control is not None
             yield segment if is_own else Segment(printable(segment.text), segment.style, segment.control)
@@ -34,12 +34,12 @@ stdout = _Terminal(highlight=False)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     sys.stdout.write(_as_json(document) + "\n")
 
 
 def print_json_list(documents: Iterable[Any]) -> None:
-    """A list as one JSON document on stdout, each item as soon as it is known."""
+    """Print a list as one JSON document on stdout, each item as soon as it is known."""
     before = "[\n"
     for document in documents:
         sys.stdout.write(before + textwrap.indent(_as_json(document), "  "))
@@ -49,7 +49,7 @@ def print_json_list(documents: Iterable[Any]) -> None:
 
 
 def _as_json(document: Any) -> str:
-    """JSON that every program reads: infinite and NaN values are null."""
+    """Encode a document as JSON that every program can read: infinite and NaN values become null."""
     try:
         text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
     except ValueError:
@@ -59,7 +59,7 @@ def _as_json(document: Any) -> str:
 
 
 def say(*lines: str) -> None:
-    """Lines of a result on stdout, not wrapped at the terminal's width, so that they can be copied."""
+    """Print lines of a result on stdout, not wrapped at the terminal's width, so that they can be copied."""
     for line in lines:
         stdout.print(line, markup=False, soft_wrap=True)
 
@@ -80,12 +80,12 @@ def show_section(heading: str, *blocks: Block) -> None:
 
 
 def note(text: str) -> None:
-    """A line for the user on stderr."""
+    """Print a line for the user on stderr."""
     stderr.print(text, style="dim", markup=False)
 
 
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
-    """Notes how many facts of a split could not be asked and why, and names some of them."""
+    """Note how many facts of a split could not be asked and why, and name some of them."""
     from askwell.answers.encode import way_out_of
 
     for reason, count in sorted(reasons.items()):
@@ -95,7 +95,7 @@ def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence
 
 
 def progress_bar(*columns: str | ProgressColumn) -> Progress:
-    """A bar on stderr that disappears at the end; without a terminal, nothing is drawn."""
+    """Return a bar on stderr that disappears at the end; without a terminal, nothing is drawn."""
     return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
 
 

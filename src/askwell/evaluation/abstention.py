@@ -29,7 +29,7 @@ class Threshold:
     """A threshold, with its coverage and risk on the questions that it was learned from."""
 
     value: float | None
-    """Answer if the signal is at least this; None if no threshold keeps the risk, in which case nothing is answered."""
+    """Answer if the signal is at least this; None if no threshold meets the risk, in which case nothing is answered."""
     coverage: float
     risk: float
     """0 if nothing is answered."""
@@ -55,7 +55,7 @@ class Abstention:
 
 
 def risk_coverage(signals: Float[np.ndarray, " questions"], right: Bool[np.ndarray, " questions"]) -> RiskCoverage:
-    """The curve of a signal, and the area under it.
+    """Compute the risk–coverage curve of a signal, and the area under it.
 
     A threshold cannot separate questions with equal signals: the curve has one point for all of them, and for the area
     their wrong answers are spread evenly over their positions, which is the mean over all their orders."""
@@ -84,7 +84,7 @@ def learn_threshold(
     risk: float,
     confidence: float | None = None,
 ) -> Threshold:
-    """The threshold that answers most dev questions while the risk among them is at most `risk`.
+    """Return the threshold that answers the most dev questions while the risk among them is at most `risk`.
 
     With `confidence` (0.95, say) it is not the risk itself but its one-sided Clopper–Pearson bound that must be at most
     `risk`, since a threshold chosen on few dev questions will be wrong more often elsewhere.
@@ -98,7 +98,7 @@ def learn_threshold(
     wrong = np.rint(np.array(curve.risks) * answered)
     bound = np.array(curve.risks) if confidence is None else np.ones(len(answered))
     if confidence is not None:
-        from scipy import stats  # here, since it takes a second and only bounds need it
+        from scipy import stats  # imported here, since it takes a second and only bounds need it
 
         some_right = wrong < answered
         bound[some_right] = stats.beta.ppf(confidence, wrong[some_right] + 1, (answered - wrong)[some_right])
@@ -113,8 +113,8 @@ def learn_threshold(
 def abstain(
     threshold: float | None, signals: Float[np.ndarray, " questions"], right: Bool[np.ndarray, " questions"]
 ) -> Abstention:
-    """How many questions are answered, and how many of these wrongly, if those with a signal of at least the threshold
-    are answered; None answers none."""
+    """Count the questions answered, and those answered wrongly, if every question with a signal of at least the
+    threshold is answered; None answers none."""
     _check(signals)
     answered = np.zeros(len(signals), dtype=bool) if threshold is None else signals >= threshold
     return Abstention(len(signals), int(answered.sum()), int((answered & ~right).sum()))

@@ -37,11 +37,11 @@ class Consistency:
     prompts: int
     all: Agreement
     right: Agreement | None
-    """Among questions that the mixture answers right; None if there are none."""
+    """Among questions that the mixture gets right; None if there are none."""
 
 
 def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
-    """How far the prompts agree on all x's, and on those that the mixture answers right."""
+    """Measure how far the prompts agree on all x's, and on those that the mixture gets right."""
     if len(answers.prompts) < 2:
         raise BadOption("consistency needs at least two prompts, and there is only one")
     return Consistency(
@@ -89,7 +89,7 @@ class SignalAreas:
 
 
 def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
-    """For each x the weight of the prompts whose best answer is not the mixture's, from 0 to 1."""
+    """Return, for each x, the weight of the prompts whose best answer is not the mixture's, from 0 to 1."""
     same = answers.best == answers.of_mixture[:, None]
     return 1 - (answers.weights * same).sum(1) / answers.weights.sum(1)
 
@@ -97,7 +97,7 @@ def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
 def signals_of(
     confidences: Float[np.ndarray, " questions"], answers: PromptAnswers
 ) -> dict[str, Float[np.ndarray, " questions"]]:
-    """Three signals of confidence: the probability of the answer, and two measures of the prompts' agreement."""
+    """Return three confidence signals: the probability of the answer, and two measures of the prompts' agreement."""
     return {
         "probability": confidences,
         "agreement": 1 - disagreement(answers),
@@ -108,7 +108,7 @@ def signals_of(
 def compare_signals(
     signals: Mapping[str, Float[np.ndarray, " questions"]], right: Bool[np.ndarray, " questions"]
 ) -> SignalAreas:
-    """The area of each signal, with the best possible area and that without a signal."""
+    """Compute the area of each signal, with the best possible area and the area without a signal."""
     return SignalAreas(
         questions=len(right),
         areas={name: risk_coverage(values, right).area for name, values in signals.items()},

@@ -31,7 +31,7 @@ class AnswerSets:
     mean_f1: float
     """The mean over x's of the F1 of each."""
     cut: int
-    """How many x's may have more answers above the threshold than were kept of each (ten, by default)."""
+    """How many x's may have more answers above the threshold than were kept for each (ten, by default)."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class _Answers:
 
 
 def learn_set_threshold(outcomes: Sequence[Outcome]) -> float:
-    """The threshold with the best F1 over all answers to the x's of dev; of several, the highest.
+    """Return the threshold with the best F1 over all answers to the x's of dev; the highest, if several tie.
 
-    All probabilities of their answers are tried.
+    The probability of every answer is tried.
     """
     questions = _questions(outcomes)
     probabilities = np.array([p for question in questions for p in question.probabilities])
@@ -63,7 +63,7 @@ def learn_set_threshold(outcomes: Sequence[Outcome]) -> float:
 
 
 def score_answer_sets(outcomes: Sequence[Outcome], threshold: float) -> AnswerSets:
-    """Precision, recall and F1 if every answer with a probability of at least the threshold is given."""
+    """Compute precision, recall and F1 if every answer with a probability of at least the threshold is given."""
     questions = _questions(outcomes)
     answers, hits, f1s, answered, cut = 0, 0, [], 0, 0
     for question in questions:

@@ -1,4 +1,4 @@
-"""The facts of a split that a mixture can be asked about, and what comes of asking them."""
+"""The facts of a split that a mixture can be asked about, and the outcomes of asking them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -41,7 +41,7 @@ class AskedFacts:
         return len(self.encoded)
 
     def batches(self) -> Iterable[Int[Tensor, " facts"]]:
-        """Return the rows of all facts, as many at once as are asked together."""
+        """Return the rows of all facts, in the batches in which they are asked."""
         return self.answers.batches(self.encoded)
 
     def ask(
@@ -51,7 +51,7 @@ class AskedFacts:
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
     ) -> tuple[list[Outcome], list[Outcome]]:
-        """Return the outcomes of the facts of these rows, and those corrected by a prior where that is possible."""
+        """Return the outcomes of the facts in these rows, and the outcomes corrected by a prior where possible."""
         facts = [self.encoded.facts[row] for row in rows.tolist()]
         own, corrected = self.answers.rank(self.encoded, rows, self.relation.golds, top, record=record, prior=prior)
         return outcomes_of(self.relation, facts, own), outcomes_of(self.relation, facts, corrected)
@@ -70,7 +70,7 @@ class AskedFacts:
 
 
 def outcomes_of(relation: Relation, facts: Sequence[Fact], rankings: Sequence[Ranking]) -> list[Outcome]:
-    """Return rankings as the outcomes of facts of a relation; none if there are no rankings."""
+    """Convert rankings to the outcomes of a relation's facts; none if there are no rankings."""
     return [
         Outcome(relation=relation.name, x=fact.x, y=fact.y, golds=relation.golds[fact.x], **vars(ranking))
         for fact, ranking in zip(facts if rankings else (), rankings, strict=True)

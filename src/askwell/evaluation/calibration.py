@@ -25,7 +25,7 @@ class Questions:
 
 
 def questions_of(outcomes: Sequence[Outcome]) -> Questions:
-    """One question for each x of each relation, in the order in which they come.
+    """Return one question for each x of each relation, in order of first appearance.
 
     The best answer is right if it is a gold of any split, or if one of the x's facts has the raw rank 1 (an uncased LM
     spells its answers differently from the facts).
@@ -42,7 +42,7 @@ def questions_of(outcomes: Sequence[Outcome]) -> Questions:
 
 
 def outcomes_by_x(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """The outcomes of each x of each relation, in the order in which they come."""
+    """Group outcomes by relation and x, in order of first appearance."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.relation, outcome.x), []).append(outcome)
@@ -79,7 +79,7 @@ class Calibration:
 def calibration(
     confidences: Float[np.ndarray, " questions"], right: Bool[np.ndarray, " questions"], *, bins: int = 10
 ) -> Calibration:
-    """The reliability of answers in `bins` bins of equal width, and the expected calibration error.
+    """Compute the reliability of answers in `bins` bins of equal width, and the expected calibration error.
 
     Bin k of n has the probabilities p with (k - 1) / n < p <= k / n; a p of 0 is in the first. The error is the mean
     over all answers of |accuracy - mean probability| of the answer's bin.

@@ -46,7 +46,7 @@ class Pair:
         return self.a.relation, self.a.x, self.a.y
 
     def unit(self, unit: Unit) -> tuple[str, ...]:
-        """The unit that the pair belongs to. Repeated lines of a fact, and its seeds, always belong to the same one."""
+        """Return the pair's unit. Repeated lines of a fact, and its seeds, always belong to the same one."""
         match unit:
             case "fact":
                 return self.fact
@@ -69,7 +69,7 @@ class Paired:
 
 
 def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
-    """Pairs the same facts and, if both sides have several seeds, the same seeds.
+    """Pair the same facts and, if both sides have several seeds, the same seeds.
 
     A side without seeds (a baseline that has none) is paired with every seed of the other. A fact that occurs n times
     in one run and m times in the other makes min(n, m) pairs."""
@@ -100,7 +100,7 @@ def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
 
 
 def _numbered(outcomes: Outcomes, seed: int | None) -> dict[tuple[str, str, str, int], Outcome]:
-    """Outcomes by fact, the n-th line of a repeated fact under the number n."""
+    """Return outcomes by fact, with the n-th line of a repeated fact under the number n."""
     chosen = outcomes[seed] if isinstance(outcomes, Mapping) and seed is not None else outcomes
     times: Counter[tuple[str, str, str]] = Counter()
     numbered = {}
@@ -144,7 +144,7 @@ class Difference:
     b: float
     difference: float
     low: float | None
-    """None, as `high`, where a relation has only one unit, or all have one log-loss: see `bootstrap_interval`."""
+    """None, like `high`, where a relation has one unit, or all have the same log-loss: see `bootstrap_interval`."""
     high: float | None
     p: float
     exact: bool
@@ -222,7 +222,7 @@ def compare(
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Comparison:
-    """Compares two runs on the facts that both answered. A run is one of `load_runs`, an evaluation, a list of
+    """Compare two runs on the facts that both answered. A run is one returned by `load_runs`, an evaluation, a list of
     outcomes, or a dictionary with such a list for each seed.
 
     The permutation test flips the signs of whole units; the bootstrap draws whole units, for the macro average within
@@ -272,7 +272,7 @@ def compare(
 
 
 def _sums_by_relation(pairs: Sequence[Pair], values: np.ndarray, unit: Unit) -> dict[str, np.ndarray]:
-    """For each relation its units as rows: the sum of A, the sum of B, the number of pairs."""
+    """Return the units of each relation as rows: the sum of A, the sum of B, the number of pairs."""
     rows = _rows(pair.unit(unit) for pair in pairs)
     sums = _summed(values, rows.values())
     relations = np.array([relation for relation, *_ in rows])
@@ -280,7 +280,7 @@ def _sums_by_relation(pairs: Sequence[Pair], values: np.ndarray, unit: Unit) -> 
 
 
 def _rows(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
-    """The positions of each key."""
+    """Return the positions of each key."""
     rows: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for number, key in enumerate(keys):
         rows[key].append(number)
@@ -288,7 +288,7 @@ def _rows(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
 
 
 def _summed(values: np.ndarray, groups: Collection[Sequence[int]]) -> np.ndarray:
-    """For each group of rows of values, their two sums and their number."""
+    """Return, for each group of rows of values, their two sums and their number."""
     order = np.concatenate([np.asarray(rows) for rows in groups])
     sizes = np.array([len(rows) for rows in groups])
     begins = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -298,7 +298,7 @@ def _summed(values: np.ndarray, groups: Collection[Sequence[int]]) -> np.ndarray
 def _difference(
     strata: Sequence[np.ndarray], *, metric: Metric, confidence: float, resamples: int, seed: int
 ) -> Difference:
-    """The mean of the strata's means for A and B, with interval and test."""
+    """Compute the mean of the strata's means for A and B, with interval and test."""
     score_a, score_b = (
         metric.scale * float(np.mean([units[:, side].sum() / units[:, 2].sum() for units in strata])) for side in (0, 1)
     )
@@ -325,7 +325,7 @@ def _of_relation(units: np.ndarray, metric: Metric) -> RelationComparison:
 
 
 def _differences(units: np.ndarray) -> np.ndarray:
-    """The sum of A minus the sum of B for each unit; what differs only in the last bits of a sum is 0."""
+    """Return the sum of A minus the sum of B for each unit; differences in only the last bits of a sum count as 0."""
     return np.where(np.isclose(units[:, 0], units[:, 1], rtol=1e-12, atol=0), 0.0, units[:, 0] - units[:, 1])
 
 
@@ -335,7 +335,7 @@ def _wins_and_losses(differences: np.ndarray, metric: Metric) -> tuple[int, int]
 
 
 def _changed(pairs: Sequence[Pair], values: np.ndarray, metric: Metric) -> tuple[ChangedFact, ...]:
-    """The facts with a difference, the largest first, then by name."""
+    """Return the facts with a difference, the largest first, then by name."""
     rows = _rows(pair.fact for pair in pairs)
     sums = _summed(values, rows.values())
     changed = []

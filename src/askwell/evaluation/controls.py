@@ -1,10 +1,10 @@
 """Controls: answers that do not look at x, so that their scores need no knowledge of x.
 
-- "majority" gives the ys of train by how often they occur there (repeated lines counted). A y that does not occur in
-train ranks after all that do; all such answers of the vocabulary are tied. Ys that are not among the LM's answers are
+- "majority" ranks the ys of train by how often they occur there (repeated lines counted). A y that does not occur in
+  train ranks after all that do; all such answers of the vocabulary are tied. Ys that are not among the LM's answers are
   skipped.
 - "prior" gives the mean of the prompts' own answers p(y | x, r) over x's of train.
-- "prior-masked-x" gives what the prompts answer to one mask token in the place of x, where the LM is asked with masks.
+- "prior-masked-x" gives what the prompts answer to one mask token in place of x, where the LM is asked with masks.
 
 There is also "prior-corrected", which does look at x: answers are ranked by log p(y | x, r) - log prior(y), so
 that an answer which the prompts give to everything counts for little. It is another score of the same LM, not one of
@@ -66,7 +66,7 @@ class Controls:
         return {name: by_split for name, by_split in self.outcomes.items() if name != PRIOR_CORRECTED}
 
     def figures(self) -> dict[str, ControlFigures]:
-        """The scores of each by name."""
+        """Return the scores of each, by name."""
         return {
             name: ControlFigures(self.descriptions[name], *(_scores(by_split.get(split)) for split in ("test", "dev")))
             for name, by_split in self.outcomes.items()
@@ -74,7 +74,7 @@ class Controls:
 
 
 def controls_together(found: Sequence[Controls]) -> Controls:
-    """The controls that all of several mixtures have, as one; if one LM is causal, there is none with x masked."""
+    """Combine the controls that all of several mixtures have; if one LM is causal, none of them has x masked."""
     if not found:
         return Controls({}, {}, {})
     names = [name for name in found[0].outcomes if all(name in one.outcomes for one in found)]

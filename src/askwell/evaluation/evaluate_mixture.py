@@ -19,7 +19,7 @@ class FullEvaluation(Evaluation):
     """The outcomes of the facts of a split, with the controls and measures of trust that were asked for."""
 
     controls: Controls | None = None
-    """What answers that need no knowledge of x score; None unless `controls` was asked for."""
+    """The scores of answers that need no knowledge of x; None unless `controls` was asked for."""
     trust: Trust | None = None
     """How far the scores can be trusted; None unless `trust` was asked for."""
 

@@ -56,7 +56,7 @@ def examine(
     seed: int = 0,
     progress: Callable[[int, int], None] | bool | None = None,
 ) -> Examination:
-    """Asks the mixture once about each fact of one or several splits; the first must have facts that can be asked.
+    """Ask the mixture once about each fact of one or several splits; the first must have facts that can be asked.
 
     Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
     the answers of each prompt are not recorded. If it takes long, a terminal or notebook shows a progress bar, unless
@@ -114,7 +114,7 @@ def examine(
 
 
 def _first_rows(asked: AskedFacts) -> list[int]:
-    """The first fact of each x."""
+    """Return the row of the first fact of each x."""
     first: dict[str, int] = {}
     for number, fact in enumerate(asked.encoded.facts):
         first.setdefault(fact.x, number)
@@ -122,6 +122,6 @@ def _first_rows(asked: AskedFacts) -> list[int]:
 
 
 def _mean_entropy(weights: np.ndarray) -> float:
-    """The mean entropy of the rows, in bits."""
+    """Compute the mean entropy of the rows, in bits."""
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     return float(-(weights * logs).sum(1).mean() / math.log(2))

@@ -27,7 +27,7 @@ class Gain:
     gain: float
     """Above 0 if the run is better, also for log-loss."""
     low: float | None
-    """None, as `high`, if there is no interval, such as that of a single unit."""
+    """None, like `high`, if there is no interval, as for a single unit."""
     high: float | None
     confidence: float
     p: float
@@ -46,7 +46,7 @@ def gain_over(
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Gain:
-    """The gain over one control, with its bootstrap interval over units, on the facts that both answered.
+    """Compute the gain over one control, with its bootstrap interval over units, on the facts that both answered.
 
     With few changed units the bootstrap is overconfident (four wins and no loss suffice). So the interval always
     contains 0 unless the permutation test is significant at the same confidence.
@@ -83,7 +83,7 @@ def gain_over(
 
 
 def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> str:
-    """The name of the control with the best mean over the dev facts that all of them answered; of several, the first.
+    """Return the name of the control with the best mean over the dev facts that all answered; the first of equal ones.
 
     Choose on dev and report on test: the best of several on test would be a matter of luck. A control with several
     seeds counts with the mean over them.
@@ -101,7 +101,7 @@ def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> st
 
 
 def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, str], float]:
-    """The mean value of each fact over its lines and seeds."""
+    """Return the mean value of each fact over its lines and seeds."""
     values: dict[tuple[str, str, str], list[float]] = {}
     for run in outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]:
         for outcome in run:
@@ -144,7 +144,7 @@ class Knowledge:
         return self.gain.low is not None and self.gain.low > 0
 
     def figures(self) -> "KnowledgeFigures":
-        """All figures, side by side."""
+        """Return all figures, side by side."""
         return KnowledgeFigures(**asdict(self.gain), is_there=self.is_there, controls=self.controls)
 
 
@@ -166,7 +166,7 @@ def knowledge(
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Knowledge:
-    """The gain of a run's test outcomes over the control that is best on dev, with its interval and p, over all facts.
+    """Compute the gain of a run over the control that is best on dev, on all test facts, with its interval and p.
 
     A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
     tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered
@@ -200,7 +200,7 @@ def _mean(outcomes: Outcomes, metric: Metric) -> float:
 
 
 def knowledge_over(run: Outcomes, controls: Controls) -> Knowledge | None:
-    """The gain over the best of a run's controls; None if none has both dev and test outcomes."""
+    """Compute the gain over the best of a run's controls; None if no control has both dev and test outcomes."""
     answered = {
         name: Answered(dev=by_split["dev"], test=by_split["test"])
         for name, by_split in controls.controls.items()

@@ -41,7 +41,7 @@ class LabelFigures(ShowsItself):
     """The mean F1 over labels that some fact has or that were chosen for one, in per cent."""
 
     def summary(self) -> Document:
-        """Precision, recall and F1 of each label, and what it was taken for."""
+        """Summarise precision, recall and F1 of each label, and what it was taken for."""
         columns = ("label", "facts", "precision", "recall", "F1", "taken for")
         rows = [
             (
@@ -55,7 +55,7 @@ class LabelFigures(ShowsItself):
         return overview(f"Macro F1 {self.macro_f1:.1f} over {counted(len(rows), 'label')}", columns, rows, columns[1:5])
 
     def taken_for(self, label: str) -> dict[str, int]:
-        """The wrong labels that were chosen in place of this one, the most frequent first."""
+        """Return the wrong labels that were chosen in place of this one, the most frequent first."""
         row = dict(zip(self.labels, self.confusion[self.labels.index(label)], strict=True))
         return {other: row[other] for other in sorted(row, key=lambda one: -row[one]) if row[other] and other != label}
 
@@ -63,7 +63,7 @@ class LabelFigures(ShowsItself):
 def label_figures(
     outcomes: Sequence[Outcome], labels: Sequence[str], label_of: Callable[[str], str | None]
 ) -> LabelFigures | None:
-    """The figures of facts whose answers were chosen among labels; None if there are more than MOST_LABELS.
+    """Compute the figures of facts whose answers were chosen among labels; None if there are more than MOST_LABELS.
 
     `label_of` gives the label of a y. As in ranks, the other right labels of a fact's x are skipped: the chosen label
     is the best of the rest.
@@ -82,7 +82,7 @@ def label_figures(
 
 
 def figures_of(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> LabelFigures:
-    """All figures that follow from a confusion table."""
+    """Compute all figures that follow from a confusion table."""
     scores = {}
     for number, label in enumerate(labels):
         right, facts, chosen = confusion[number][number], sum(confusion[number]), sum(row[number] for row in confusion)
@@ -94,7 +94,7 @@ def figures_of(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> Lab
 
 
 def added(figures: Sequence[LabelFigures | None]) -> LabelFigures | None:
-    """The figures of several evaluations together; None if they were not all among the same labels."""
+    """Add up the figures of several evaluations; None if they were not all among the same labels."""
     known = [one for one in figures if one is not None]
     if not known or len(known) < len(figures) or len({one.labels for one in known}) > 1:
         return None

@@ -43,15 +43,15 @@ class Metric:
         return self.name.replace("-", "_")
 
     def text(self, score: float | None) -> str:
-        """A score as it is shown; a dash for none."""
+        """Return a score as it is shown; a dash for none."""
         return "–" if score is None else f"{score:.{self.decimals}f}"
 
     def is_known(self, outcome: "Outcome") -> bool:
-        """Whether what a fact contributes is known, although a search may have been cut."""
+        """Tell whether a fact's contribution is known, even if a search was cut."""
         return outcome.is_settled or self.value(outcome) == self.value(outcome.at_worst())
 
     def mean(self, outcomes: Sequence["Outcome"]) -> float:
-        """The score of some outcomes, as their mean."""
+        """Compute the score of some outcomes as a mean over them."""
         if not outcomes:
             raise BadOption("there are no outcomes, so there are no scores")
         return self.scale / len(outcomes) * sum(self.value(outcome) for outcome in outcomes)
@@ -85,7 +85,7 @@ TABLE_METRICS = tuple(name for name in METRICS if name != LOG_LOSS)
 
 
 def units_of(names: Sequence[str] = TABLE_METRICS) -> str:
-    """The unit of some metrics in words: "in per cent"; of each, where they differ."""
+    """Return the unit of some metrics in words, such as "in per cent"; the unit of each, where they differ."""
     by_unit: dict[str, list[str]] = {}
     for name in names:
         by_unit.setdefault(METRICS[name].unit, []).append(name)
@@ -95,14 +95,14 @@ def units_of(names: Sequence[str] = TABLE_METRICS) -> str:
 
 
 def metric_named(name: str) -> Metric:
-    """The metric of a name; an error names all of them."""
+    """Return the metric of this name; the error for an unknown name lists all of them."""
     if name not in METRICS:
         raise BadOption(f"there is no metric {name!r}: choose one of {', '.join(METRICS)}")
     return METRICS[name]
 
 
 def scores_of(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS) -> Scores:
-    """The scores of some outcomes, each as the mean over them."""
+    """Compute the scores of some outcomes, each as a mean over them."""
     return {name: METRICS[name].mean(outcomes) for name in metrics}
 
 
@@ -111,7 +111,7 @@ micro = scores_of
 
 
 def macro(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS) -> Scores:
-    """The mean of the relations' means."""
+    """Compute the mean of the relations' means."""
     metrics = tuple(metrics)
     each = [scores_of(of_relation, metrics) for of_relation in by_relation(outcomes).values()]
     if not each:
@@ -120,13 +120,13 @@ def macro(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS)
 
 
 def log_loss_of(outcomes: Sequence["Outcome"]) -> float | None:
-    """The mean of -log p(y | x, r) in nats; None if it is infinite, since some y has probability 0."""
+    """Compute the mean of -log p(y | x, r) in nats; None if it is infinite, since some y has probability 0."""
     loss = sum(map(METRICS[LOG_LOSS].value, outcomes)) / len(outcomes)
     return loss if math.isfinite(loss) else None
 
 
 def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:
-    """The outcomes of each relation, in the order in which they come."""
+    """Group outcomes by relation, in order of first appearance."""
     relations: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         relations.setdefault(outcome.relation, []).append(outcome)
@@ -134,5 +134,5 @@ def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:
 
 
 def with_raw_ranks(outcomes: Iterable["Outcome"]) -> list["Outcome"]:
-    """The same outcomes, with the other right answers of an x counted as wrong answers."""
+    """Return the same outcomes, with the other right answers of an x counted as wrong answers."""
     return [outcome.with_raw_rank() for outcome in outcomes]

@@ -25,7 +25,7 @@ class Outcome:
     """All right answers for x, of all splits."""
     rank: float
     """Rank of y with the other golds left out; infinite where it is only known that ten others are more probable. Where
-    a search was cut, that among the answers that were found."""
+    a search was cut, the rank among the answers that were found."""
     raw_rank: float
     log_probability: float
     answers: tuple[str, ...]
@@ -45,11 +45,11 @@ class Outcome:
         return self.rank_at_most == self.rank
 
     def at_worst(self) -> "Outcome":
-        """The same with the largest rank that y may have."""
+        """Return the same outcome with the largest rank that y may have."""
         return replace(self, rank=self.rank_at_most)
 
     def with_raw_rank(self) -> "Outcome":
-        """The same with the other right answers of x counted as wrong ones, and with as many answers left open."""
+        """Return the same outcome with the other right answers of x counted as wrong, and as many answers left open."""
         unknown = 0.0 if self.is_settled else self.rank_at_most - self.rank
         return replace(self, rank=self.raw_rank, rank_at_most=self.raw_rank + unknown)
 
@@ -72,7 +72,7 @@ _INFINITE = {"rank": math.inf, "raw_rank": math.inf, "log_probability": -math.in
 
 
 def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Writes one row per fact, in the order given; the log_probability of a probability of 0, and an infinite rank, are
+    """Write one row per fact, in the order given; the log_probability of a probability of 0, and an infinite rank, are
     null."""
     rows = (asdict(outcome) for outcome in outcomes)
     finite = (row | {name: None for name in _INFINITE if not math.isfinite(row[name])} for row in rows)
@@ -80,7 +80,7 @@ def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
 
 
 def read_outcomes(path: Path) -> list[Outcome]:
-    """The outcomes of a file that `write_outcomes` has written."""
+    """Read outcomes from a file that `write_outcomes` wrote."""
     rows = _rows_of(path, _COLUMNS, "facts")
     outcomes = []
     for number, row in enumerate(rows, start=1):
@@ -93,13 +93,13 @@ def read_outcomes(path: Path) -> list[Outcome]:
 
 
 def _rows_of(path: Path, expected: Mapping[str, str], what: str) -> list[tuple[Any, ...]]:
-    """The rows of a Parquet file that has these columns of these types."""
-    import duckdb  # here and below, since many commands read and write no outcomes
+    """Read the rows of a Parquet file, which must have these columns with these types."""
+    import duckdb  # imported here and below, since many commands read and write no outcomes
 
     need_utf8_name(path)
     try:
         with duckdb.connect() as database:
-            read = database.read_parquet(glob.escape(str(path)))  # which would take "*", "?" and "[" for patterns
+            read = database.read_parquet(glob.escape(str(path)))  # otherwise "*", "?" and "[" would be patterns
             found = dict(zip(read.columns, map(str, read.types), strict=True))
             whole = [*expected.items()]
             if [*found.items()] not in (whole, whole[:-1]):  # all ranks of a file without the last column are exact
@@ -117,7 +117,7 @@ def _listed(columns: Mapping[str, str]) -> str:
 
 
 def _need_values(path: Path, number: int, fields: Mapping[str, Any]) -> None:
-    """Raises if a row lacks a value or has an impossible one."""
+    """Raise an error if a row lacks a value or has an impossible one."""
     for name, value in fields.items():
         if value is None or (isinstance(value, list) and None in value):
             raise BadFile(path, f"row {number} has no {name}")
@@ -135,7 +135,7 @@ _CONTROL_COLUMNS |= {"rank": "DOUBLE", "rank_at_most": "DOUBLE"}
 
 
 def write_controls(controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]], path: Path) -> None:
-    """Writes a row for each control, split and fact, in the order given."""
+    """Write a row for each control, split and fact, in the order given."""
     rows = (
         {"split": split, "control": name, "relation": one.relation, "x": one.x, "y": one.y}
         | {"rank": _finite(one.rank), "rank_at_most": _finite(one.rank_at_most)}
@@ -151,9 +151,9 @@ def _finite(rank: float) -> float | None:
 
 
 def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
-    """The outcomes of each control by name and split, with only relation, x, y and rank.
+    """Read the outcomes of each control by name and split, with only relation, x, y and rank.
 
-    That is enough for the metrics of ranks; they have no answers and no probabilities.
+    That is enough for rank metrics; these outcomes have no answers and no probabilities.
     """
     controls: dict[str, dict[str, list[Outcome]]] = {}
     for number, row in enumerate(_rows_of(path, _CONTROL_COLUMNS, "controls"), start=1):

@@ -21,26 +21,27 @@ EASY, HARD, NOT_ASKED = "easy", "hard", "no control"
 
 
 def by_seen_y(outcomes: Sequence[Outcome], relations: Mapping[str, Relation]) -> Parts:
-    """By whether a train fact of the relation has this y."""
+    """Partition outcomes by whether a train fact of the relation has this y."""
     ys = {name: {fact.y for fact in relation.train} for name, relation in relations.items()}
     return _parts(outcomes, lambda outcome: SEEN if outcome.y in _of(ys, outcome) else UNSEEN, [SEEN, UNSEEN])
 
 
 def by_y_in_x(outcomes: Sequence[Outcome]) -> Parts:
-    """By whether y is a part of x, regardless of case; LAMA-UHN is the second part."""
+    """Partition outcomes by whether y is a part of x, regardless of case; LAMA-UHN is the second part."""
     label = [NOT_INSIDE, INSIDE]
     return _parts(outcomes, lambda outcome: label[is_inside(outcome.y, outcome.x)], [INSIDE, NOT_INSIDE])
 
 
 def by_cardinality(outcomes: Sequence[Outcome], cardinalities: Mapping[str, str]) -> Parts:
-    """By the kind of relation (1-1, N-1, N-M), as it is given for each."""
+    """Partition outcomes by the given kind of each relation (1-1, N-1, N-M)."""
     return _parts(outcomes, lambda outcome: _of(cardinalities, outcome), sorted({*cardinalities.values()}))
 
 
 def by_frequency_of_y(
     outcomes: Sequence[Outcome], relations: Mapping[str, Relation], *, edges: Sequence[int] = (1, 10, 100)
 ) -> Parts:
-    """By how many lines of the relation's train have this y; each edge begins a part: 0, 1–9, 10–99, 100 and more."""
+    """Partition outcomes by how many train lines of the relation have y; each edge begins a part: 0, 1–9, 10–99,
+    100+."""
     if not edges or list(edges) != sorted({*edges}) or edges[0] < 1:
         raise BadOption(f"the edges {list(edges)} do not rise from 1 or more")
     counts = {name: Counter(fact.y for fact in relation.train) for name, relation in relations.items()}
@@ -49,7 +50,7 @@ def by_frequency_of_y(
 
 
 def by_length_of_x(outcomes: Sequence[Outcome], *, longest: int = 4) -> Parts:
-    """By the number of white-space words of x; the last part holds x's of `longest` words and more."""
+    """Partition outcomes by the number of words of x (split at white space); the last part has `longest` and more."""
     if longest < 2:
         raise BadOption(f"{longest} words: two lengths at least make parts")
     labels = _ranges(range(1, longest + 1))
@@ -57,7 +58,7 @@ def by_length_of_x(outcomes: Sequence[Outcome], *, longest: int = 4) -> Parts:
 
 
 def by_control(outcomes: Sequence[Outcome], controls: Iterable[Sequence[Outcome]]) -> Parts:
-    """Easy facts are those that some control gets right (rank 1), hard ones those that all get wrong.
+    """Partition outcomes into easy facts, which some control gets right (rank 1), and hard ones, which all get wrong.
 
     Facts that no control was asked about are a part of their own.
     """
@@ -82,7 +83,7 @@ def partitions_of(
     controls: Iterable[Sequence[Outcome]] = (),
     cardinalities: Mapping[str, str] | None = None,
 ) -> dict[str, Parts]:
-    """All partitions of outcomes by name; those by control and by cardinality only if these are given."""
+    """Return all partitions of outcomes by name; those by control and by cardinality only if these are given."""
     controls = list(controls)
     partitions = {
         "control": by_control(outcomes, controls) if controls else None,
@@ -96,7 +97,7 @@ def partitions_of(
 
 
 def scores_of_parts(parts: Parts) -> dict[str, Scores]:
-    """The scores of each part, as means over its facts."""
+    """Return the scores of each part, as means over its facts."""
     return {label: scores_of(outcomes) for label, outcomes in parts.items()}
 
 
@@ -114,7 +115,7 @@ def _of(known: Mapping[str, Known], outcome: Outcome) -> Known:
 
 
 def _ranges(begins: Iterable[int]) -> list[str]:
-    """Names of the ranges that begin at these numbers: 0, 1–9, 10–99, 100+."""
+    """Name the ranges that begin at these numbers: 0, 1–9, 10–99, 100+."""
     begins = list(begins)
     closed = [str(begin) if end == begin + 1 else f"{begin}–{end - 1}" for begin, end in pairwise(begins)]
     return [*closed, f"{begins[-1]}+"]

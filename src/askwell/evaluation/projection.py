@@ -25,7 +25,7 @@ _BYTES_AT_ONCE = 64 * 2**20
 
 @dataclass(frozen=True)
 class Nearest:
-    """For each vector its nearest words, best first, and the probability of one given word."""
+    """The nearest words of each vector, best first, and the probability of one given word."""
 
     words: Int[Tensor, "vectors nearest"]
     p: Float[Tensor, "vectors nearest"]
@@ -36,9 +36,9 @@ class Nearest:
 def closest_words(
     lm: FrozenLM, vectors: Float[Tensor, "vectors embedding"], asked: Int[Tensor, " vectors"], count: int
 ) -> Nearest:
-    """The softmax of the word embeddings times each vector, for the `count` best words and the given ones.
+    """Compute the softmax of the word embeddings times each vector, for the `count` best words and the given ones.
 
-    The vocabulary is read in parts: neither all word vectors nor all probabilities are ever in memory.
+    The vocabulary is read in chunks: neither all word vectors nor all probabilities are ever in memory.
     """
     vectors = vectors.detach().to(lm.parameter_dtype)
     log_total = vectors.new_full((len(vectors),), -torch.inf)
@@ -74,7 +74,7 @@ class Projection:
 
 @torch.no_grad()
 def project(mixture: Mixture) -> Mixture:
-    """A mixture that asks with the word nearest to each tuned vector, as it is shown by `look`: argmax p(w | v).
+    """Return a mixture that asks with the word nearest to each tuned vector, as shown by `look`: argmax p(w | v).
 
     The prompts' weights and the temperature are kept; perturbations of deeper layers have no words, and are dropped.
     """
@@ -99,11 +99,11 @@ def projection_scores(
     facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | bool | None = None,
 ) -> Projection:
-    """The scores of a mixture's nearest words and of the mixture itself, whose evaluation can be given."""
+    """Score the nearest words of a mixture and the mixture itself, whose evaluation can be given."""
     tuned = tuned or evaluate_split(
         mixture, relation, split=split, candidates=candidates, facts=facts, progress=progress
     )
-    words = evaluate_split(  # only the ranks of its answers are wanted
+    words = evaluate_split(  # only ranks are needed
         project(mixture), relation, split=tuned.split, candidates=candidates, top=0, facts=facts, progress=progress
     )
     original = [token for prompt in mixture.prompts for token in prompt.token_ids]

@@ -86,7 +86,7 @@ class EvaluationFigures:
 
     @property
     def bounds_text(self) -> str:
-        """Between which bounds the scores are, in a sentence; empty if they are known."""
+        """The bounds that the scores lie between, in a sentence; empty if the scores are known."""
         if self.at_worst is None:
             return ""
         of_metrics = ((METRICS[name], low) for name, low in self.at_worst.items())
@@ -96,8 +96,7 @@ class EvaluationFigures:
         return f"{', '.join(bounds)}: {cut}" if bounds else f"{cut}, which changes no score"
 
     def score(self, metric: str) -> float | None:
-        """The mean of a metric over facts; None for an infinite log-loss, and for a metric that is newer than the
-        record."""
+        """Return the mean of a metric over facts; None for an infinite log-loss, or a metric newer than the record."""
         return self.log_loss if metric == LOG_LOSS else self.micro.get(metric)
 
     @property
@@ -147,11 +146,11 @@ class Evaluation(ShowsItself, AsFrame):
         return math.inf if loss is None else loss
 
     def score(self, metric: str) -> float:
-        """The mean of a metric over facts, in its unit."""
+        """Return the mean of a metric over facts, in its unit."""
         return metric_named(metric).mean(self.outcomes)
 
     def summary(self) -> Document:
-        """The scores: means over facts, and over relations where there are several."""
+        """Summarise the scores: means over facts, and over relations where there are several."""
         scores = {"micro": self.micro} | ({"macro": self.macro} if len(by_relation(self.outcomes)) > 1 else {})
         rows = [
             (name, *(METRICS[metric].text(figure) for metric, figure in of_mean.items()))
@@ -167,12 +166,12 @@ class Evaluation(ShowsItself, AsFrame):
         return overview(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
 
     def records(self) -> Records:
-        """A row for each fact: x, y, all right answers, the rank of y, and what was answered."""
+        """Return a row for each fact: x, y, all right answers, the rank of y, and what was answered."""
         return [asdict(outcome) for outcome in self.outcomes]
 
     def plot(self, ax: Any = None) -> Any:
-        """A reliability diagram: are answers with probability p right in a fraction p of cases? Returns the matplotlib
-        axes."""
+        """Plot a reliability diagram (are answers with probability p right in a fraction p of cases?) and return the
+        matplotlib axes."""
         from askwell.views.plots import plot_reliability
 
         questions = questions_of(self.outcomes)
@@ -180,12 +179,12 @@ class Evaluation(ShowsItself, AsFrame):
         return plot_reliability(found.bins, ece=found.ece, axes=ax)
 
     def for_card(self) -> dict[str, Any]:
-        """The figures of an evaluation that are saved with a mixture."""
+        """Return the figures of an evaluation that are saved with a mixture."""
         beside = {"log_loss": log_loss_of(self.outcomes), "facts": len(self.outcomes), "vocabulary": self.vocabulary}
         return {**self.micro, "units": units_of(list(self.micro)), **beside}
 
     def figures(self) -> EvaluationFigures:
-        """The scores, with what they are scores of."""
+        """Return the scores, with what they are scores of."""
         raw = with_raw_ranks(self.outcomes)
         return EvaluationFigures(
             facts=len(self.outcomes),
@@ -234,7 +233,7 @@ def evaluate_split(
 
 
 def evaluation_of(asked: AskedFacts, split: SplitName, outcomes: Iterable[Outcome]) -> Evaluation:
-    """The evaluation made from the outcomes of all facts that were asked."""
+    """Build the evaluation from the outcomes of all facts that were asked."""
     outcomes = tuple(outcomes)
     return Evaluation(
         split,
@@ -250,9 +249,9 @@ def evaluation_of(asked: AskedFacts, split: SplitName, outcomes: Iterable[Outcom
 def score_facts(answers: Answers, encoded: EncodedFacts, relation: Relation) -> dict[str, Any]:
     """Return the scores of facts, their log-loss (None if it is infinite) and their number.
 
-    The best answers are not searched for, since this is called again and again to choose among the states of a mixture.
-    For answers of any length it gives only P@1, over the facts for which the search could tell whether y is the best,
-    and the log-loss of those that are not too long to be possible."""
+    The best answers are not searched for, since this is called repeatedly to choose among the states of a mixture. For
+    answers of any length it gives only P@1, over the facts for which the search could tell whether y is the best, and
+    the log-loss of those that are not too long to be possible."""
     rankings, log_loss = answers.quick_ranks(encoded, relation.golds)
     if answers.is_listed:
         scores = scores_of(outcomes_of(relation, encoded.facts, rankings), RANK_METRICS)
@@ -262,7 +261,7 @@ def score_facts(answers: Answers, encoded: EncodedFacts, relation: Relation) -> 
 
 
 def together(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Evaluations of several relations as one."""
+    """Combine the evaluations of several relations into one."""
     first = evaluations[0]
     return Evaluation(
         first.split,

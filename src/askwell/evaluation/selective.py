@@ -39,7 +39,7 @@ class DevAnswers:
     """1 where this answer is right, 0 where it is wrong."""
 
     def threshold(self, risk: float, confidence: float | None = None) -> float:
-        """The lowest probability at which at most a fraction `risk` of the given dev answers is wrong. With
+        """Return the lowest probability at which at most a fraction `risk` of the given dev answers is wrong. With
         `confidence`, this holds for an upper bound of that fraction, see `learn_threshold`. The state of a tuned
         mixture was also chosen on dev, so elsewhere the risk can be a little higher."""
         found = self.learned(risk, confidence).value
@@ -61,13 +61,13 @@ class DevAnswers:
         )
 
     def learned(self, risk: float, confidence: float | None = None) -> Threshold:
-        """The threshold for a risk, if there is one, with its risk and coverage on dev."""
+        """Return the threshold for a risk, if there is one, with its risk and coverage on dev."""
         probabilities, right = np.array(self.probabilities), np.array(self.right, dtype=bool)
         return learn_threshold(probabilities, right, risk=risk, confidence=confidence)
 
 
 def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) -> DevAnswers:
-    """The dev answers to keep from an evaluation on the dev facts of one relation, among the same candidates."""
+    """Return the dev answers to keep from an evaluation on the dev facts of one relation, among the same candidates."""
     names = {outcome.relation for outcome in evaluation.outcomes}
     if evaluation.split != "dev" or len(names) != 1:
         raise UsageError("a threshold is learned from the dev facts of one relation")
@@ -85,7 +85,7 @@ def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) ->
 
 
 def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
-    """The dev answers that were saved with a mixture; an error says what to do if there are none."""
+    """Read the dev answers that were saved with a mixture; an error says what to do if there are none."""
     if not document:
         raise UsageError(
             "the mixture has no record of its answers to dev questions (it is untuned, or was saved by an older "
@@ -96,7 +96,7 @@ def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
         saved = TypeAdapter(DevAnswers).validate_python(document)
     except ValidationError:
         raise DamagedFile("the mixture's record of its answers to dev questions has an unknown format") from None
-    are_probabilities = all(0 <= probability <= 1 for probability in saved.probabilities)  # which NaN is not
+    are_probabilities = all(0 <= probability <= 1 for probability in saved.probabilities)  # false for NaN
     if len(saved.probabilities) != len(saved.right) or not are_probabilities or not {*saved.right} <= {0, 1}:
         raise DamagedFile(
             "the mixture's record of its answers to dev questions is damaged: it needs a probability from 0 to 1 for "
@@ -142,7 +142,8 @@ class AnsweredX:
     prompts: tuple[PromptReply, ...] | None = None
 
     def as_json(self, *, alone: bool = False) -> Any:
-        """The question and its answers as plain JSON; with `alone`, only the answers if nothing else was requested."""
+        """Return the question and its answers as plain JSON; with `alone`, just the answers if no more was
+        requested."""
         document: dict[str, Any] = {"x": self.reply.x}
         if self.limits is not None:
             document |= {"answered": self.reply.answered, "threshold": self.reply.threshold}
@@ -168,7 +169,7 @@ def ask_all(
     limits: RiskLimits | None = None,
     each_prompt: bool = False,
 ) -> Iterator[AnsweredX]:
-    """Asks about each x; with `limits`, which need `dev` answers, only what is probable enough counts as answered; with
+    """Ask about each x; with `limits`, which need `dev` answers, only what is probable enough counts as answered; with
     `each_prompt`, every prompt is also asked by itself."""
     replies: Iterable[CautiousReply]
     if limits is None or dev is None:
@@ -196,9 +197,9 @@ def ask_cautiously(
     candidates: Candidates | None = None,
     dev: DevAnswers,
 ) -> Iterator[CautiousReply]:
-    """For each x its most probable answers, and whether they are good enough for a risk, as learned from dev answers.
+    """Return the most probable answers to each x, and whether they are good enough for a risk, by dev answers.
 
-    The dev answers, such as those that were saved with the mixture, must be of the same candidates.
+    The dev answers, such as those that were saved with the mixture, must be among the same candidates.
     """
     candidates = candidates or mixture.candidates
     if dev.candidates != (None if candidates is None else candidates.digest):

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 SIGNIFICANT = 0.02
 """Below this p the paper calls a difference significant."""
-# 2^14 sign vectors are enumerated in no time; with more, the test is exact for whole numbers and sampled for others.
+# 2^14 sign vectors are enumerated instantly; with more, the test is exact for whole numbers and sampled for others.
 _ENUMERATED = 14
 _BYTES_AT_ONCE = 2**22
 
@@ -26,10 +26,10 @@ class PermutationTest:
 def permutation_test(
     differences: Float[np.ndarray, " units"], *, resamples: int = 9_999, seed: int = 0
 ) -> PermutationTest:
-    """The probability that random signs give a sum at least as far from 0 as the differences have.
+    """Compute the probability that random signs give a sum at least as far from 0 as that of the differences.
 
-    Exact for up to 14 differences that are not 0, and for whole numbers (counts of right answers) however many.
-    Otherwise from `resamples` random flips, with the observed signs counted as one more: (1 + k) / (1 + resamples).
+    It is exact for up to 14 differences that are not 0, and for any number of whole numbers (counts of right answers).
+    Otherwise it is estimated from `resamples` flips, with the observed signs as one more: (1 + k) / (1 + resamples).
     """
     sizes = np.abs(differences[differences != 0])
     observed = abs(float(differences.sum()))
@@ -50,7 +50,7 @@ def permutation_test(
 def _flipped_sums(
     sizes: Float[np.ndarray, " units"], resamples: int, random: np.random.Generator
 ) -> Float[np.ndarray, " resamples"]:
-    """The sum of the sizes under random signs, for each resample."""
+    """Sum the sizes under random signs, for each resample."""
     # A random byte is eight signs, and the sums of eight sizes under all 256 bytes are looked up, not added again.
     padded = np.pad(sizes, (0, -len(sizes) % 8)).reshape(-1, 8)
     signs = 1 - 2.0 * (np.arange(256)[:, None] >> np.arange(8) & 1)
@@ -65,8 +65,8 @@ def _flipped_sums(
 
 
 def _whole_numbers(sizes: np.ndarray, observed: int) -> float:
-    """The exact p-value: the signs of n equal sizes sum to a stretched binomial, and sums of those are convolved."""
-    from scipy import stats  # here, since it takes a second and few commands test anything
+    """Compute the exact p-value: the signs of n equal sizes sum to a stretched binomial; these are convolved."""
+    from scipy import stats  # imported here, since it takes a second and few commands test anything
 
     distribution = np.ones(1)  # of the sum of flipped sizes, from 0 to the sum of all
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
@@ -78,7 +78,7 @@ def _whole_numbers(sizes: np.ndarray, observed: int) -> float:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """The two-sided binomial p-value of wins against losses; ties do not count, and without any of the two it is 1."""
+    """Compute the two-sided binomial p-value of wins against losses; ties do not count, and without either it is 1."""
     if wins + losses == 0:
         return 1.0
     from scipy import stats
@@ -97,8 +97,8 @@ def bootstrap_interval(
     seed: int = 0,
     largest: float = math.inf,
 ) -> tuple[float, float] | None:
-    """The percentile interval of a mean when units are drawn again with replacement; None if some stratum has only one
-    unit, which says nothing about the others.
+    """Compute the percentile interval of a mean when units are resampled with replacement; None if some stratum has
+    only one unit, which says nothing about the others.
 
     A unit is a row (sum of its differences, number of them), a stratum's mean the ratio of the two sums. With several
     strata (relations) each is drawn from on its own, and the mean of their means is taken.
@@ -125,14 +125,14 @@ def bootstrap_interval(
 
 
 def interval_text(low: float | None, high: float | None, write: Callable[[float], str]) -> str:
-    """An interval as it is shown; a dash for none."""
+    """Return an interval as it is shown; a dash for none."""
     return "–" if low is None or high is None else f"{write(low)} to {write(high)}"
 
 
 def _resampled_sums(
     units: Float[np.ndarray, "units 2"], resamples: int, random: np.random.Generator
 ) -> Float[np.ndarray, "resamples 2"]:
-    """The sum of as many rows as there are, drawn with replacement, for each resample."""
+    """Sum as many rows as there are, drawn with replacement, for each resample."""
     kinds, times = np.unique(units, axis=0, return_counts=True)
     # Equal rows can be counted instead of drawn. scipy.stats.bootstrap draws them, which takes minutes for P@1 of
     # tens of thousands of facts, where only three kinds of rows exist.

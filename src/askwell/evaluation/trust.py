@@ -24,13 +24,13 @@ from askwell.mixture.mixture import Mixture
 
 @dataclass(frozen=True)
 class AtRisk:
-    """Coverage and risk on test of the threshold that keeps a risk on dev; fractions are from 0 to 1."""
+    """Coverage and risk on test of the threshold that meets a risk on dev; fractions are from 0 to 1."""
 
     risk: float
     confidence: float | None
     """The confidence with which the risk is kept, if the threshold was chosen with one."""
     threshold: float | None
-    """Answers of at least this probability are given; None if no threshold keeps the risk on dev."""
+    """Answers of at least this probability are given; None if no threshold meets the risk on dev."""
     dev_questions: int
     dev_coverage: float
     dev_risk: float
@@ -94,7 +94,7 @@ def trust_of(
     facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | bool | None = None,
 ) -> Trust:
-    """All measures on the relation's test facts, with thresholds from its dev facts, as far as they were examined.
+    """Compute all measures on the relation's test facts, with thresholds from dev facts, as far as examined.
 
     The examination must be among the same candidates. Only the nearest words of tuned prompts are asked again.
     """

@@ -31,7 +31,7 @@ class EmbeddedPrompts(ShowsItself):
     """Where y is read off in each row."""
 
     def summary(self) -> Document:
-        """The shape of each input, and where y is read."""
+        """Summarise the shape of each input, and where y is read."""
         rows = [(name, str(list(value.shape))) for name, value in self.inputs.items() if isinstance(value, Tensor)]
         places = ", ".join(map(str, self.positions.tolist()))
         return overview(
@@ -48,7 +48,7 @@ class EmbeddedPrompts(ShowsItself):
 
 
 def embed(mixture: PromptSet, x: str) -> EmbeddedPrompts:
-    """The prompts with x filled in, with gradients into the mixture's vectors; not for deep mixtures."""
+    """Embed the prompts with x filled in, with gradients into the mixture's vectors; not for deep mixtures."""
     _refuse_deep(mixture, "embeddings")
     (problem,) = mixture.why_unaskable([x])
     if problem is not None:
@@ -66,7 +66,7 @@ def embed(mixture: PromptSet, x: str) -> EmbeddedPrompts:
 
 
 def save_peft(mixture: PromptSet, folder: str | Path) -> None:
-    """Writes the one prompt of a mixture as a prompt-tuning adapter, which PEFT loads for the same LM.
+    """Write the one prompt of a mixture as a prompt-tuning adapter, which PEFT loads for the same LM.
 
     PEFT puts soft tokens in front of the text and nowhere else, so this is for causal LMs and for a prompt with all its
     tokens before x, such as `--prefix` makes for "[X] [Y]". Asked with x alone, with the space before it that the
@@ -91,7 +91,7 @@ def save_peft(mixture: PromptSet, folder: str | Path) -> None:
 
 
 def _prefix(mixture: PromptSet) -> Float[Tensor, "tokens embedding"]:
-    """All vectors before x, including fixed ones; an error says why a mixture cannot be written this way."""
+    """Return all vectors before x, including fixed ones; an error says why a mixture cannot be written this way."""
     _refuse_deep(mixture, "PEFT's prompt tuning")
     if mixture.lm.family.name != "causal":
         raise BadOption(f"PEFT's prompt tuning is for causal LMs here, but {mixture.lm.identity.name} is not one")

@@ -70,8 +70,8 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         self._answering: Answers | None = None
 
     def answering(self, candidates: Candidates | None = None, kind: AnswerKind | None = None) -> Answers:
-        """Return how the mixture answers: among the given candidates, or as it was tuned to; until it is tuned, with
-        what its spec says."""
+        """Return how the mixture answers: among the given candidates, or as it was tuned to; until it is tuned, as its
+        spec says."""
         kind, candidates = kind or self.answer_kind or kind_without_facts(self), candidates or self.candidates
         known = self._answering
         if known is None or known.kind != kind or known.candidates != candidates:
@@ -90,16 +90,16 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
     def encode_relation(
         self, relation: Relation, *, candidates: Candidates | None = None, whole_answers: bool = False
     ) -> EncodedRelation:
-        """Return the relation's facts in the LM's tokens; with `whole_answers`, answers always have any length.
+        """Return the relation's facts in the LM's tokens; with `whole_answers`, answers may always have any length.
 
-        `candidates` are those that it will choose among: a y that is a label means the label's words.
+        `candidates` are those that it will choose among; a y that is a label stands for the label's words.
         """
         return EncodedRelation(
             self, relation, kind=self.answer_kind, candidates=candidates, whole_answers=whole_answers
         )
 
     def summary(self) -> Document:
-        """The prompts with their weights, heaviest first, and which vectors can be tuned."""
+        """Summarise the prompts with their weights, heaviest first, and which vectors can be tuned."""
         weights = self.weights.tolist()
         heaviest = sorted(range(len(weights)), key=lambda t: (-weights[t], t))
         rows = [(f"{weights[t]:.3f}", self.prompts[t].template.text) for t in heaviest]
@@ -116,7 +116,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         return overview(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
 
     def plot(self, ax: Any = None) -> Any:
-        """A bar for the weight of each prompt, the heaviest on top. Returns the matplotlib axes."""
+        """Plot the weight of each prompt as a bar, the heaviest on top, and return the matplotlib axes."""
         from askwell.views.plots import plot_weights
 
         texts = [prompt.template.text for prompt in self.prompts]
@@ -144,7 +144,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         candidates: GivenCandidates = None,
         progress: bool | None = None,
     ) -> Replies | AllReplies:
-        """The most probable answers for x, best first; for several x's, a list with the answers to each.
+        """Return the most probable answers for x, best first; for several x's, a list with the answers to each.
 
         `top` is how many answers to return. `candidates` are the answers to choose among: a list of words, a dictionary
         from labels to words, or a file. If it takes long, a terminal or notebook shows a progress bar, unless
@@ -157,7 +157,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         return found[0] if isinstance(x, str) else found
 
     def replies(self, xs: Sequence[str], top: int = 10, candidates: GivenCandidates = None) -> Iterator[Replies]:
-        """Return for each x its most probable answers, as they are found."""
+        """Yield the most probable answers for each x, as they are found."""
         if top < 1:
             raise BadOption(f"top={top}: it must be at least 1")
         for x, found in zip(xs, self.answering(as_candidates(candidates)).ask(xs, top), strict=True):
@@ -166,8 +166,8 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
 
     @checked
     def forward(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, " facts"]:
-        """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`; its negative mean is a
-        loss for your own training loop.
+        """Return log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`; its negative
+        mean is a loss for your own training loop.
 
         What counts as an answer is what the mixture was tuned for or what `configure_answers` decided; until then, what
         the given ys need. A y that cannot be an answer, or an x that cannot be asked, is an error.
@@ -194,24 +194,24 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
 
     @checked
     def configure_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
-        """Decides from a relation's facts what counts as an answer, as training does: one token or any length and, for
-        a masked LM, how long answers are. With candidates, answers are chosen among them from now on."""
+        """Decide from a relation's facts what counts as an answer, as training does: one token or any length and, for a
+        masked LM, how long answers are. With candidates, answers are chosen among them from now on."""
         self.candidates = as_candidates(candidates)
         whole = self.candidates is not None
         self.answer_kind = self.encode_relation(relation, candidates=self.candidates, whole_answers=whole).kind
 
     @checked
     def embed(self, x: str) -> EmbeddedPrompts:
-        """The prompts with x filled in, as `inputs_embeds` for the LM or for use elsewhere, with gradients."""
+        """Return the prompts with x filled in, as `inputs_embeds` for the LM or for use elsewhere, with gradients."""
         return embed(self, x)
 
     def save_peft(self, folder: str | Path) -> None:
-        """Writes a single prompt whose tokens all come before x as a prompt-tuning adapter of PEFT (causal LMs)."""
+        """Write a single prompt whose tokens all come before x as a prompt-tuning adapter of PEFT (causal LMs)."""
         save_peft(self, folder)
 
     @checked_or("Mixture.train is torch's switch to training mode; askwell.train(mixture, relation) tunes a mixture")
     def train(self, mode: bool = True) -> "Mixture":
-        """Sets torch's training mode, as for every module. `askwell.train(mixture, relation)` tunes a mixture."""
+        """Set torch's training mode, as for every module. `askwell.train(mixture, relation)` tunes a mixture."""
         return super().train(mode)
 
     # ── files, as other models on the Hugging Face hub have them ──────────────────────────────────────────────────
@@ -231,8 +231,8 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         push_to_hub: bool = False,
         **hub_options: Any,
     ) -> str | None:
-        """Saves the mixture in a folder, with what is known about it. With `push_to_hub`, also uploads it to the hub
-        and returns its address there.
+        """Save the mixture in a folder, with what is known about it. With `push_to_hub`, also upload it to the hub and
+        return its address there.
 
         The mixin's own method would remove the old config.json before the new one is written.
         """
@@ -245,7 +245,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         return self.push_to_hub(repo_id or folder.name, about=about, **hub_options) if push_to_hub else None
 
     def push_to_hub(self, repo_id: str, *, about: About | None = None, **hub_options: Any) -> str:
-        """Uploads the mixture and returns its address; the LM's path on this machine is not uploaded."""
+        """Upload the mixture and return its address; the LM's path on this machine is not uploaded."""
         # The mixin passes the card's options on to `save_pretrained`.
         hub_options |= {"ignore_patterns": [LM_PATH, TOKENIZER_PATH], "model_card_kwargs": {"about": about}}
         return super().push_to_hub(repo_id, **hub_options)
@@ -255,7 +255,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
     def from_pretrained(
         cls, pretrained_model_name_or_path: str | Path, lm: FrozenLM | None = None, **hub_options: Any
     ) -> "Mixture":
-        """The mixture in a folder, in a run's folder or of a hub name, on its LM, which is loaded if it is not given.
+        """Load a mixture from a folder, a run's folder or the hub, with its LM, which is loaded if it is not given.
 
         `hub_options` are huggingface_hub's: revision, token, cache_dir, force_download, local_files_only.
         """
@@ -268,7 +268,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         return mixture
 
     def generate_model_card(self, *_args: Any, about: About | None = None, **_options: Any) -> ModelCard:
-        """The model card: what the mixture asks, how well, and of which LM."""
+        """Return the model card: what the mixture asks, how well, and of which LM."""
         return model_card(self, about or About())
 
 
@@ -285,7 +285,7 @@ def list_of_xs(given: str | Sequence[str]) -> list[str]:
 def ask(
     mixture: Mixture, xs: str | Sequence[str], top: int = 10, *, candidates: GivenCandidates = None
 ) -> Iterator[Replies]:
-    """For each x its most probable answers, best first.
+    """Yield the most probable answers for each x, best first.
 
     `candidates` are the answers to choose among: a list of words, a dictionary from labels to words, a file, or
     `Candidates`. Answers of any length are found by search; where it would take too long to find all of them, replies

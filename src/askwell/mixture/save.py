@@ -128,7 +128,7 @@ class SavedMixture:
 
 
 def read_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: Any) -> SavedMixture:
-    """Read the mixture in a folder, in a run's folder or of a hub name; its LM is loaded if it is not given."""
+    """Read a mixture from a folder, a run's folder or the hub; its LM is loaded if it is not given."""
     source = mixture_folder(source)
     description = read_description(source, **hub_options)
     identity = description.base_lm
@@ -146,7 +146,7 @@ def read_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
 
 
 def read_description(source: str | Path, **hub_options: Any) -> Description:
-    """What a saved mixture says about itself, without its LM."""
+    """Read what a saved mixture says about itself, without its LM."""
     source = mixture_folder(source)
     config, path = _read_config(source, hub_options)
     try:
@@ -163,23 +163,23 @@ def read_description(source: str | Path, **hub_options: Any) -> Description:
 
 
 def read_dev_answers(source: str | Path, **hub_options: Any) -> dict[str, Any] | None:
-    """The saved answers of a mixture to dev questions; None if there are none."""
+    """Read the saved answers of a mixture to dev questions; None if there are none."""
     return read_description(source, **hub_options).dev_answers
 
 
 def mixture_folder(source: str | Path) -> str | Path:
-    """The folder of the saved mixture itself, which is `mixture` if the folder of a run is named."""
+    """Return the folder of the saved mixture itself, which is `mixture` inside the folder of a run."""
     inner = Path(source) / IN_A_RUN
     return inner if (inner / CONFIG).is_file() and not (Path(source) / CONFIG).is_file() else source
 
 
 def lm_source(source: str | Path, description: Description) -> str | None:
-    """Where the LM of a saved mixture can be loaded from; None for a model that was only in memory."""
+    """Return where the LM of a saved mixture can be loaded from; None for a model that was only in memory."""
     return _noted(source, LM_PATH) or (description.base_lm.name if description.base_lm_has_public_name else None)
 
 
 def tokenizer_source(source: str | Path, description: Description) -> str | None:
-    """Where its tokenizer can be loaded from; None if it is beside the LM's weights."""
+    """Return where its tokenizer can be loaded from; None if it is beside the LM's weights."""
     return _noted(source, TOKENIZER_PATH) or description.tokenizer
 
 
@@ -200,7 +200,7 @@ def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[
 
 
 def _read_checked(source: str | Path, name: str, expected: SavedFile, hub_options: dict[str, Any]) -> bytes:
-    """The contents of a file whose hash is in the config."""
+    """Read a file and check it against its hash in the config."""
     new = Path(source) / f"{name}.new"
     if new.is_file():  # a save was cut off just before its last step
         data = new.read_bytes()
@@ -215,7 +215,7 @@ def _read_checked(source: str | Path, name: str, expected: SavedFile, hub_option
 
 
 def _are_numbers(name: str, tensor: Tensor) -> bool:
-    """Whether a mixture can have these numbers: finite ones, and a logit of -inf for a prompt without any weight."""
+    """Tell whether a mixture can have these numbers: finite ones, and a logit of -inf for a prompt without weight."""
     if "logits" not in name:
         return bool(tensor.isfinite().all())
     return not (tensor.isnan().any() or tensor.isposinf().any() or tensor.isneginf().all())

@@ -46,7 +46,7 @@ _LONGEST_ANSWER = 10
 LEAD_INS = (NO_LEAD_IN, "Fact :", "From the encyclopedia :", "The following statement is true :", A_FACT)
 """The texts among which a lead-in is chosen."""
 SHOTS = 4
-"""The number of examples that can be chosen instead: more make little difference by hand, and cost more in training."""
+"""The number of examples that can be chosen instead: more hardly help without tuning, and cost more in training."""
 _FACTS_FOR_EXAMPLES = 5 * SHOTS
 """A relation with fewer x's in train keeps them all to learn from."""
 _FACTS_TO_DRAW_FROM = 1000
@@ -115,7 +115,7 @@ def with_label(spec: MixtureSpec, label: str) -> MixtureSpec:
 
 
 def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the distinct facts that can be examples: x and y have tokens, and y's are as many as answers may have."""
+    """Return the distinct facts that can be examples: x and y have tokens, and y has no more than answers may have."""
     longest = 1 if spec.answers == "one-token" else spec.longest_answer
     distinct = list(dict.fromkeys(facts))
     xs, ys = (
@@ -129,7 +129,7 @@ def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> li
 
 
 def draw_examples(facts: Sequence[Fact], count: int, seed: int, prompt: int, draw: int = 0) -> Shown:
-    """Return this many of the facts, no two about the same x, drawn for the prompt of that number."""
+    """Draw this many of the facts, no two about the same x, for the prompt of that number."""
     order = random.Random(f"examples of askwell, {seed}, {prompt}, {draw}").sample(facts, len(facts))
     by_x: dict[str, Fact] = {}
     for fact in order:
@@ -234,7 +234,7 @@ def _examples_for(lm: FrozenLM, relation: Relation, prompts: int) -> list[Shown]
 
 
 def _distinct(lm: FrozenLM) -> dict[Begin, Beginning]:
-    """Return the LM's beginnings; of those that come to the same tokens only the last, which has the plainest name."""
+    """Return the LM's beginnings; of those with the same tokens only the last, which has the plainest name."""
     names = {beginning: name for name, beginning in lm.beginnings.items()}
     return {name: beginning for beginning, name in names.items()}
 

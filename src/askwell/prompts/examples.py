@@ -40,8 +40,8 @@ class Chosen(NamedTuple):
 def choose_examples(
     lm: FrozenLM, prompts: Sequence[Prompt], spec: MixtureSpec, relation: Relation | None
 ) -> list[Chosen]:
-    """Every prompt with as many train facts as the spec asks for, drawn for each by the seed; of several draws, the one
-    that makes dev facts most probable."""
+    """Return every prompt with as many train facts as the spec asks for, drawn for each by the seed; of several draws,
+    the one that makes dev facts most probable."""
     if relation is None:
         raise BadOption(
             "`shots`: examples are train facts; name the relation with `relation`", shots="--shots", relation="--facts"
@@ -66,7 +66,7 @@ def choose_examples(
 
 
 def _that_fit(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Shown, room: dict[Place, int]) -> Chosen:
-    """The prompt with those of its examples that fit, the last ones."""
+    """Return the prompt with the last of its examples, as many as fit."""
     for dropped in range(len(examples) + 1):
         opened = with_context(lm, prompt, spec, examples[dropped:])
         longest = max(len(stream.left) + len(stream.right) for stream in opened.question.streams.values())
@@ -76,7 +76,7 @@ def _that_fit(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Shown, 
 
 
 def _room(lm: FrozenLM, spec: MixtureSpec, relation: Relation) -> dict[Place, int]:
-    """The tokens that the longest x at each place and the longest answer take."""
+    """Return the number of tokens that the longest x at each place and the longest answer take."""
     xs = {fact.x for split in relation.splits.values() for fact in split}
     answer = 0 if spec.answers == "one-token" else spec.longest_answer
     lengths = TokenisedTexts(sorted(xs), lm.wording).lengths
@@ -87,7 +87,7 @@ def _room(lm: FrozenLM, spec: MixtureSpec, relation: Relation) -> dict[Place, in
 def _dev_log_losses(
     lm: FrozenLM, chosen: Sequence[Chosen], spec: MixtureSpec, relation: Relation
 ) -> Float[Tensor, " prompts"]:
-    """The mean of -log p(y | x, t) over dev facts under each prompt by itself, without those that it shows."""
+    """Compute the mean of -log p(y | x, t) over dev facts under each prompt alone, without those that it shows."""
     facts = writable_facts(lm, spec, relation.dev)
     if not facts:
         raise BadOption(
@@ -122,8 +122,8 @@ class ExampleTable:
                 self._by_x.setdefault(tuple(lm.wording.encode(fact.x, PLACES[0])), set()).add(prompt)
 
     def shown(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
-        """For each fact, the prompts that show its x, with any y: after these, the LM could copy the answer, or has
-        been shown a different one."""
+        """Mark, for each fact, the prompts that show its x, with any y: after these, the LM could copy the answer, or
+        has been shown a different one."""
         tokens = zip(xs.ids[0, rows].tolist(), xs.lengths[0, rows].tolist(), strict=True)
         table = torch.zeros(len(rows), self._prompts, dtype=torch.bool)
         for row, (ids, length) in enumerate(tokens):
@@ -135,7 +135,7 @@ class ExampleTable:
 def renormalised(
     log_weights: Float[Tensor, "facts prompts"], shown: Bool[Tensor, "facts prompts"]
 ) -> Float[Tensor, "facts prompts"]:
-    """Weights without the prompts that show a fact's x; unchanged if no other prompt has any weight."""
+    """Renormalise the weights without the prompts that show a fact's x; unchanged if no other prompt has any weight."""
     others = log_weights.masked_fill(shown, -torch.inf)
     changes = shown.any(1) & (others > -torch.inf).any(1)
     # Other rows are left alone: even a softmax of weights that already sum to one would change their last digits.

@@ -75,9 +75,9 @@ class LongAnswers:
         rows: Int[Tensor, " facts"],
         log_lengths: Float[Tensor, " lengths"] | None = None,
     ) -> Float[Tensor, "facts prompts"]:
-        """log p(y | t, x) of each fact's y under every prompt, with gradients.
+        """Return log p(y | t, x) of each fact's y under every prompt, with gradients.
 
-        `log_lengths` is log p(m | r) of a masked LM's answers, from one token on; the others have none.
+        `log_lengths` is log p(m | r) of a masked LM's answers, from one token on; other LMs have none.
         """
         kept = tuned.kept
         texts, prompts = rows.repeat_interleave(len(kept)), kept.repeat(len(rows))
@@ -92,7 +92,7 @@ class LongAnswers:
         return self.reader.of_all_prompts(tuned, total.view(len(rows), len(kept)), dropped=-torch.inf)
 
     def end_of(self, prompt: int) -> int | None:
-        """The token that ends an answer to a prompt; None if that is x's first token, or if there is none."""
+        """Return the token that ends an answer to a prompt; None if that is x's first token, or if there is none."""
         return self._questions[prompt].end
 
     @cached_property
@@ -108,12 +108,12 @@ class LongAnswers:
     def log_length(
         self, ys: Words, rows: Int[Tensor, " facts"], log_lengths: Float[Tensor, " lengths"]
     ) -> Float[Tensor, " facts"]:
-        """log p(m | r) of each fact's y in the form that the prompts need, which must be the same for all."""
+        """Return log p(m | r) of each fact's y in the form that the prompts need, which must be the same for all."""
         return _of_lengths(ys.lengths[self.reader.y_places[0], rows], log_lengths)
 
     @torch.no_grad()
     def steps(self, tuned: Tuned, xs: Words, ys: Words, rows: Int[Tensor, " facts"], prompt: int) -> Steps:
-        """The distributions at y's tokens, and at its end if there is one, under one prompt."""
+        """Return the distributions at y's tokens, and at its end if there is one, under one prompt."""
         prompts = torch.full_like(rows, prompt)
         spelt = self._spelt(ys, rows, prompts)
         reads = (
@@ -134,13 +134,13 @@ class LongAnswers:
         return Steps(log_probs, reads.targets[is_read], ends, pairs)
 
     def longest_sentence(self, xs: Words, tokens: int) -> Int[Tensor, " texts"]:
-        """For each x the number of tokens of its longest sentence with an answer of this many tokens."""
+        """Return the number of tokens of each x's longest sentence with an answer of this many tokens."""
         texts = torch.arange(xs.lengths.shape[1], device=self.lm.device)
         every = [torch.full_like(texts, prompt) for prompt in range(len(self._prompts))]
         return torch.stack([self.table.lengths(xs, texts, prompts, answer=tokens) for prompts in every]).amax(0)
 
     def bytes_of_fact(self, xs: Words, ys: Words) -> int:
-        """About how many bytes are kept for a fact and all its prompts until gradients are computed."""
+        """Estimate how many bytes are kept for a fact and all its prompts until gradients are computed."""
         longest = int(ys.lengths.max())
         if self.fills_masks:
             return self.reader.bytes_of_fact(xs, answer=longest, sentences=longest)
@@ -149,7 +149,7 @@ class LongAnswers:
     def _summed(
         self, read: Callable[..., Float[Tensor, " reads"]], tuned: Tuned, xs: Words, reads: _Reads, pairs: int
     ) -> Float[Tensor, " pairs"]:
-        """The sum of what is read for each of this many pairs."""
+        """Sum what is read for each of this many pairs."""
         total = torch.zeros(pairs, dtype=self.lm.parameter_dtype, device=self.lm.device)
         columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
         for chosen, batch in self.reader.sentences(tuned, self.table, xs, reads.texts, reads.prompts, reads.ys):
@@ -167,7 +167,7 @@ class LongAnswers:
         texts: Int[Tensor, " pairs"],
         prompts: Int[Tensor, " pairs"],
     ) -> Float[Tensor, " pairs"]:
-        """Return log p(y | t, x) of tokens, a whole sentence for each pair; not for masked LMs."""
+        """Return log p(y | t, x) of answers in tokens, with a whole sentence for each pair; not for masked LMs."""
         reads = self._reads(xs, ids, lengths, texts, prompts)
         return self._summed(partial(self.reader.log_probs_of, tuned), tuned, xs, reads, len(texts))
 
@@ -180,8 +180,8 @@ class LongAnswers:
         *,
         recompute: bool = False,
     ) -> tuple[Float[Tensor, "pairs width"], Past]:
-        """All that comes before y, read once for each pair: what the output embedding reads at its last token, and
-        what is kept of it; with gradients, for LMs with a walk."""
+        """Read everything before y once for each pair; return what the output embedding reads at its last token, and
+        its past; with gradients, for LMs with a walk."""
         read: Any = self.lm.hidden_and_kept
         if recompute:
             read = partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
@@ -197,7 +197,7 @@ class LongAnswers:
         return torch.cat(hidden)[unsort], Past.joined(kept).of(unsort)
 
     def next_tokens(self, tokens: Int[Tensor, " pairs"], past: Past) -> Batch:
-        """The batch of sentences that continue their past with one token of y each, and are read there."""
+        """Return the batch of sentences that continue their past with one token of y each, and are read there."""
         nothing, one = torch.full_like(tokens, -1), torch.ones_like(tokens)
         stream = StreamBatch(tokens[:, None], nothing[:, None], one)
         return Batch({list(self.lm.stacks)[-1]: stream}, one.cumsum(0) - 1, torch.zeros_like(tokens), past)
@@ -208,17 +208,17 @@ class LongAnswers:
         return special_tokens(self.lm)
 
     def ends_of(self, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
-        """The token that ends an answer of each pair."""
+        """Return the token that ends an answer of each pair."""
         ends = self._ends[prompts]
         return torch.where(ends < 0, xs.ids[self.reader.x_places[prompts], texts, 0], ends)
 
     def _spelt(self, ys: Words, texts: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
-        """y's tokens in the form that each prompt needs, and how many they are."""
+        """Return y's tokens in the form that each prompt needs, and their number."""
         places = self.reader.y_places[prompts]
         return ys.ids[places, texts], ys.lengths[places, texts]
 
     def _reads(self, xs: Words, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor) -> _Reads:
-        """One sentence for each pair, read at all of y's tokens and at its end."""
+        """Return one sentence for each pair, read at all of y's tokens and at its end."""
         ends = self.ends_of(xs, texts, prompts)
         targets = torch.cat([ids, ids.new_zeros(len(ids), 1)], dim=1)
         targets = targets.scatter(1, lengths[:, None], ends[:, None])
@@ -228,7 +228,7 @@ class LongAnswers:
         )  # fmt: skip
 
     def _masked_reads(self, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor) -> _Reads:
-        """A sentence for each token of each pair's y: the tokens before it are filled in, the others are masks."""
+        """Return a sentence for each token of each pair's y: tokens before it are filled in, the others are masks."""
         pairs = torch.arange(len(texts), device=texts.device).repeat_interleave(lengths)
         first = (lengths.cumsum(0) - lengths)[pairs]
         steps = torch.arange(len(pairs), device=texts.device) - first
@@ -240,15 +240,15 @@ class LongAnswers:
 
 
 def _of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, " lengths"]) -> Float[Tensor, " ys"]:
-    """log p(m | r) of ys of these lengths; -inf for those that are longer than any known one."""
+    """Return log p(m | r) of ys of these lengths; -inf for those that are longer than any known one."""
     known = log_lengths[(lengths - 1).clamp(max=len(log_lengths) - 1)]
     return known.masked_fill(lengths > len(log_lengths), -torch.inf)
 
 
 def length_log_probs(lengths: Sequence[int], most: int = 10) -> Float[Tensor, " lengths"]:
-    """log p(m | r): how many tokens the train ys have, plus one half each, up to the longest of them, normalised.
+    """Estimate log p(m | r): the count of each length among the train ys, up to the longest, plus one half, normalised.
 
-    Where all have one token, that is the only length.
+    If all have one token, that is the only length.
     """
     longest = min(max(lengths, default=1), most)
     counts = torch.full((longest,), 0.5, dtype=torch.float64)

@@ -17,11 +17,11 @@ from askwell.lms.question import Question
 from askwell.prompts.prompt import Prompt
 from askwell.prompts.shared_prefixes import SharedPrefixes
 
-# A forward pass reads about this many tokens at once: enough to fill the machine, little enough for caches.
+# A forward pass reads about this many tokens at once: enough to fill the machine, few enough for its caches.
 _TOKENS_AT_ONCE = 2048
-# And it gives this many logits at most, one for each token of the vocabulary at each place that is read.
+# It gives at most this many logits, one for each token of the vocabulary at each place that is read.
 _LOGITS_AT_ONCE = 2**22
-# Training keeps the activations of this many bytes for one backward pass.
+# Training keeps this many bytes of activations for one backward pass.
 _TRAINING_BYTES = 2 * 2**30
 
 
@@ -76,7 +76,7 @@ class PairReader:
 
     @contextmanager
     def keeping(self, *many_xs: Words) -> Generator[None]:
-        """Inside the block, what the LM computes for these x's and never changes is kept, as far as memory allows."""
+        """Cache, inside the block, what the LM computes for these x's and never changes, as far as memory allows."""
         if not self._lm.shares_prefixes:
             yield
             return
@@ -133,7 +133,7 @@ class PairReader:
     def distributions(
         self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"]
     ) -> Iterator[tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, "pairs vocabulary"]]]:
-        """Return for all pairs, in batches: the place of the fact among `rows`, the prompt, and p(· | t, x)."""
+        """Yield all pairs in batches: the place of the fact among `rows`, the prompt, and p(· | t, x)."""
         at, columns = _all_pairs(torch.arange(len(rows), device=self._lm.device), tuned)
         for chosen, batch in self.sentences(tuned, self.y_table, xs, rows[at], columns):
             places, prompts = at[chosen], columns[chosen]
@@ -142,7 +142,7 @@ class PairReader:
                 yield places[some], prompts[some], probabilities
 
     def sample(self, tuned: Tuned, xs: Words, pairs: int) -> Batch:
-        """Some of the pairs of these x's and all prompts, as the LM reads them, spread evenly."""
+        """Return some of the pairs of these x's and all prompts, spread evenly, as the LM reads them."""
         kept = tuned.kept
         every = xs.lengths.shape[1] * len(kept)
         chosen = torch.linspace(0, every - 1, min(pairs, every), device=kept.device).round().long().clamp(max=every - 1)
@@ -151,7 +151,7 @@ class PairReader:
     # ── sizes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def longest_question(self, xs: Words) -> Int[Tensor, " texts"]:
-        """For each x the number of tokens of its longest question."""
+        """Return the number of tokens of each x's longest question."""
         texts = torch.arange(xs.lengths.shape[1], device=self._lm.device)
         longest = torch.zeros_like(texts)
         for table in [self.y_table] + ([self.x_table] if self._reads_x else []):
@@ -160,11 +160,11 @@ class PairReader:
         return longest
 
     def facts_at_once(self, bytes_of_fact: int) -> int:
-        """How many facts can be trained on in one forward and backward pass within bounded memory."""
+        """Return how many facts can be trained on in one forward and backward pass within bounded memory."""
         return max(1, _TRAINING_BYTES // bytes_of_fact)
 
     def bytes_of_fact(self, xs: Words, *, answer: int = 1, sentences: int = 1) -> int:
-        """About how many bytes are kept for a fact and all its prompts until gradients are computed.
+        """Estimate how many bytes are kept for a fact and all its prompts until gradients are computed.
 
         An answer of several tokens is read in one sentence, or in this many with one read each.
         """
@@ -175,7 +175,7 @@ class PairReader:
         return len(self._prompts) * (tokens * self._bytes_of_token + reads * number * self._lm.vocabulary_size)
 
     def _longest_tokens(self, xs: Words) -> int:
-        """The most tokens that are read for one of these x's; every step needs it, so it is remembered."""
+        """Return the most tokens that are read for one of these x's; cached, since every step needs it."""
         if self._longest_known is None or self._longest_known[0] is not xs:
             longest = int(self.longest_question(xs).max())
             if self._lm.can_share(longest) and not self._reads_x:
@@ -190,15 +190,15 @@ class PairReader:
         return sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
 
     def must_recompute(self, tokens: int) -> bool:
-        """Whether this many tokens are too many to keep everything that gradients need, so that each batch is read once
-        more when they are computed."""
+        """Tell whether this many tokens are too many to keep everything that gradients need, so that each batch is read
+        once more when they are computed."""
         return torch.is_grad_enabled() and tokens * self._bytes_of_token > 2 * _TRAINING_BYTES
 
     # ── inner parts ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def reading(self, tuned: Tuned, size: int) -> Callable[..., Float[Tensor, " reads"]]:
-        """How a batch is read: if there are too many bytes to keep, each batch is read once more when its gradients are
-        computed, so that a fact with any number of prompts fits."""
+        """Return the function that reads a batch: if there are too many bytes to keep, each batch is read once more
+        when its gradients are computed, so that a fact with any number of prompts fits."""
         read = partial(self.log_probs_of, tuned)
         if not torch.is_grad_enabled() or size <= 2 * _TRAINING_BYTES:
             return read
@@ -207,13 +207,13 @@ class PairReader:
     def log_probs_of(
         self, tuned: Tuned, batch: Batch, prompts: Int[Tensor, " pairs"], tokens: Int[Tensor, " reads"]
     ) -> Float[Tensor, " reads"]:
-        """The log-probability of one token at each place that is read, with its gradient."""
+        """Return the log-probability of one token at each place that is read, with its gradient."""
         log_probs, log_total = self._lm.log_probs_of(batch, tuned.vectors, tuned.deltas, tokens)
         self.refuse_not_finite(batch.read_pairs, prompts, log_total)
         return log_probs
 
     def table_of(self, questions: Sequence[Question]) -> QuestionTable:
-        """The questions of all prompts, ready to be combined with any x's."""
+        """Return the questions of all prompts, ready to be combined with any x's."""
         places = [prompt.tokens.x_place for prompt in self._prompts]
         mask = self._lm.tokenizer.mask_token_id
         return QuestionTable(questions, places, self.first_rows, mask, self._lm.device)
@@ -221,7 +221,7 @@ class PairReader:
     def refuse_not_finite(
         self, pairs: Int[Tensor, " reads"], prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]
     ) -> None:
-        """Raises NotFinite, with the prompt's name, where the total of a distribution is not finite."""
+        """Raise NotFinite, with the prompt's name, where the total of a distribution is not finite."""
         is_finite = torch.isfinite(log_total)
         if not is_finite.all():
             worst = int(prompts[pairs[~is_finite][0]])
@@ -249,9 +249,9 @@ class PairReader:
         prompts: Int[Tensor, " pairs"],
         ys: AnswerTokens | None = None,
     ) -> Iterator[tuple[Int[Tensor, " chosen"], Batch]]:
-        """All pairs as the LM reads them, with these tokens at y, in batches of sentences of about the same length.
+        """Yield all pairs as the LM reads them, with these tokens at y, in batches of about the same length.
 
-        What sentences have in common, and the LM need read only once, is the past of each batch.
+        What sentences share, which the LM need read only once, is the past of each batch.
         """
         lengths = table.lengths(xs, texts, prompts)
         reads = int(xs.lengths.max()) if table.reads_x else 1
@@ -278,7 +278,7 @@ class PairReader:
                 yield chosen, batch_of(chosen).after(prefix.lengths[some], prefix.past.of(some))
 
     def batches(self, lengths: Int[Tensor, " sentences"], reads: int) -> Iterator[Int[Tensor, " chosen"]]:
-        """Batches of sentences of about the same length that are read at this many places each, at most."""
+        """Yield batches of sentences of about the same length, each read at no more than this many places."""
         order = lengths.argsort(stable=True)
         start, sorted_lengths = 0, lengths[order].tolist()
         most_pairs = max(1, _LOGITS_AT_ONCE // (reads * self._lm.vocabulary_size))
@@ -298,5 +298,5 @@ def _all_pairs(rows: Int[Tensor, " facts"], tuned: Tuned) -> tuple[Int[Tensor, "
 
 
 def _unsort(parts: list[Tensor], order: list[Tensor]) -> Tensor:
-    """The parts in the order of the pairs that they belong to."""
+    """Return the parts in the order of the pairs that they belong to."""
     return torch.cat(parts)[torch.cat(order).argsort()]

@@ -1,4 +1,4 @@
-"""The prompts of a mixture: the templates that the LM can use, in its tokens, those left out, and the first vectors."""
+"""The prompts of a mixture: the templates that the LM can use, in its tokens, those left out, and initial vectors."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class LeftOutPrompt:
 def usable_prompts(
     lm: FrozenLM, templates: Iterable[Template], beginning: Beginning = WITH_A_SPACE
 ) -> tuple[list[Prompt], list[LeftOutPrompt]]:
-    """The prompts that the LM can use, and those that it cannot use or that read the same as an earlier one."""
+    """Return the prompts that the LM can use, and those that it cannot use or that read the same as an earlier one."""
     prompts: list[Prompt] = []
     left_out: list[LeftOutPrompt] = []
     for template in templates:
@@ -64,7 +64,7 @@ def usable_prompts(
 
 
 def with_opening(lm: FrozenLM, prompt: Prompt, opening: Opening) -> Prompt:
-    """The prompt with something before its sentence."""
+    """Return the prompt with an opening before its sentence."""
     if opening == NO_OPENING:
         return prompt
     tokens = tokenise(prompt.template, lm.wording, prompt.tokens.beginning, opening)
@@ -73,7 +73,7 @@ def with_opening(lm: FrozenLM, prompt: Prompt, opening: Opening) -> Prompt:
 
 
 def _token_ids(tokens: PromptTokens, question: Question) -> tuple[int, ...]:
-    """All prompt tokens; those that a cut has removed from every stream have no vector and are not counted."""
+    """Return all prompt tokens; those that a cut has removed from every stream have no vector and are not counted."""
     written = (*tokens.before, *tokens.between, *tokens.after)
     read = [
         token.prompt_token
@@ -81,11 +81,11 @@ def _token_ids(tokens: PromptTokens, question: Question) -> tuple[int, ...]:
         for token in (*stream.left, *stream.right)
         if token.prompt_token >= 0
     ]
-    return written[: max(read, default=-1) + 1]  # a cut takes away from the end
+    return written[: max(read, default=-1) + 1]  # a cut removes tokens from the end
 
 
 def _cut_twin(prompt: Prompt, earlier: Sequence[Prompt]) -> int | None:
-    """The earlier prompt with another text that reads the same after the cut, if there is one."""
+    """Return the earlier prompt with another text that reads the same after the cut, if there is one."""
     for number, other in enumerate(earlier):
         same_question = other.question == prompt.question
         same_forms = other.tokens.x_place == prompt.tokens.x_place and other.tokens.y_place == prompt.tokens.y_place
@@ -103,12 +103,12 @@ def _with_added_weight(template: Template, other: Template) -> Template:
 def initial_vectors(
     lm: FrozenLM, prompts: Sequence[Prompt], *, initial: Initial, noise: float, seed: int, random_prefix: int = 0
 ) -> Float[Tensor, "prompt_tokens embedding"]:
-    """The first vectors of all prompt tokens.
+    """Return the initial vectors of all prompt tokens.
 
     "words" takes the word embeddings of the hard prompts; "random" draws each from a Gaussian fitted to the LM's word
     embeddings, dimension by dimension, and "random-full" from one with a full covariance. `noise` then moves every
-    vector by that many standard deviations of the word embeddings. This many tokens at the start of each prompt, its
-    `random_prefix`, are drawn at random in any case.
+    vector by that many standard deviations of the word embeddings. The first `random_prefix` tokens of each prompt are
+    drawn at random in any case.
     """
     generator = torch.Generator().manual_seed(seed)
     ids = torch.tensor([id_ for prompt in prompts for id_ in prompt.token_ids], dtype=torch.long)
@@ -133,7 +133,8 @@ def initial_vectors(
 
 
 def _fit(lm: FrozenLM, *, full: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and standard deviation of the word embeddings in each dimension, and a factor of their covariance."""
+    """Return the mean and standard deviation of the word embeddings in each dimension, and a factor of their
+    covariance."""
     everything = lm.word_vectors(torch.arange(lm.word_count, device=lm.device)).cpu().double()
     mean, deviation = everything.mean(0), everything.std(0)
     if not full:

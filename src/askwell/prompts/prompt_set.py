@@ -45,10 +45,9 @@ class PromptSet(nn.Module):
         relation: Relation | None = None,
         examples: Sequence[Shown] | None = None,
     ) -> None:
-        """In-context examples are drawn from the relation's train facts, unless
-        those of each prompt are given."""
+        """Draw in-context examples from the relation's train facts, unless those of each prompt are given."""
         super().__init__()
-        self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the prompts
+        self._lm = (lm,)  # in a tuple, so that the LM is not a submodule: it is not saved, moved or tuned with them
         self.spec = spec
         weightless = [template for template in templates if spec.weights == "file" and template.weight == 0]
         asked = [template for template in templates if template not in weightless] or list(templates)
@@ -154,8 +153,7 @@ class PromptSet(nn.Module):
 
     @checked
     def drop_prompts(self, below: float) -> int:
-        """Drops prompts with a smaller weight: their weight is 0 from now on, and they are not asked again. Returns
-        their number.
+        """Drop prompts with a smaller weight, which becomes 0; they are not asked again. Return their number.
 
         The heaviest prompt is always kept.
         """
@@ -179,7 +177,7 @@ class PromptSet(nn.Module):
         return renormalised(log_weights, self.example_table.shown(xs, rows))
 
     def is_own_example(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, " facts"]:
-        """Return whether all prompts still in use show the x of a fact, so that it cannot be asked fairly."""
+        """Tell, for each fact, whether all prompts still in use show its x, so that it cannot be asked fairly."""
         if self.example_table is None:
             return torch.zeros(len(rows), dtype=torch.bool, device=self.lm.device)
         return (self.example_table.shown(xs, rows) | (self.weight_logits == -torch.inf)).all(1)
@@ -187,7 +185,7 @@ class PromptSet(nn.Module):
     # ── which x's can be asked ────────────────────────────────────────────────────────────────────────────────────
 
     def tokenised_xs(self, xs: Sequence[str]) -> TokenisedTexts:
-        """Return the x's at the places at which some prompt has them, and at the first, by which examples know them."""
+        """Tokenise the x's at each place where a prompt has them, and at the first, by which examples know them."""
         needed = {PLACES[0], *(PLACES[place] for place in self.pairs.x_places.tolist())}
         return TokenisedTexts(xs, self.lm.wording, needed)
 
@@ -196,7 +194,7 @@ class PromptSet(nn.Module):
         return words_of(xs, self.lm.wording, self.lm.device)
 
     def why_unaskable(self, xs: Sequence[str], answer_tokens: int | None = None) -> list[str | None]:
-        """Return for each x the reason why the LM cannot be asked about it, None if it can.
+        """Return the reason why the LM cannot be asked about each x, None if it can.
 
         Answers that are read as a whole need room for this many tokens.
         """
@@ -204,7 +202,7 @@ class PromptSet(nn.Module):
         return [reason if is_utf8(x) else NOT_TEXT for x, reason in zip(xs, reasons, strict=True)]
 
     def why_too_long(self, xs: TokenisedTexts, answer_tokens: int | None = None) -> list[str | None]:
-        """Return for each tokenised x the reason why it does not fit into the LM's context, None if it does."""
+        """Return the reason why each tokenised x does not fit into the LM's context, None if it does."""
         if not len(xs):
             return []
         words = xs.lengths_alone(self.lm.device)

@@ -1,9 +1,9 @@
-"""Common beginnings of sentences are read once.
+"""Shared prefixes of sentences are read once.
 
 Nothing that a causal LM computes for a token depends on what comes after it. So the words before x are read once for
 all facts, and get the gradients of all of them; x, if no tuned word comes before it, is read once for all prompts, and
 only once during the whole tuning, because its keys and values never change. Everything after them continues from the
-kept keys and values (`lms/walks/past.py`).
+cached keys and values (`lms/walks/past.py`).
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -23,7 +23,7 @@ from askwell.lms.machine import memory_of
 from askwell.lms.walks.past import Past, Paths
 from askwell.prompts.prompt import Prompt
 
-# The keys and values of all x's of a run may take this part of the machine's memory.
+# The keys and values of all x's of a run may take this fraction of the machine's memory.
 _PART_OF_MEMORY = 1 / 8
 # A forward pass reads about this many tokens at once.
 _TOKENS_AT_ONCE = 2048
@@ -41,7 +41,7 @@ class SharedPrefix:
 
 
 class SharedPrefixes:
-    """The common beginnings of a mixture's sentences, which end with x or with the words before it."""
+    """The shared prefixes of a mixture's sentences, which end with x or with the words before it."""
 
     def __init__(
         self, lm: FrozenLM, prompts: Sequence[Prompt], table: QuestionTable, x_places: Int[Tensor, " prompts"]
@@ -60,13 +60,13 @@ class SharedPrefixes:
         self._kept: list[tuple[Words, dict[int, Past]]] = []
 
     def least(self, xs: Words) -> int:
-        """The fewest tokens that a sentence of these x's has in common with others."""
+        """Return the fewest tokens that a sentence of these x's has in common with others."""
         shortest = xs.lengths.amin(1)[self._x_places]
         return int(torch.where(self._kinds < 0, self._left_lengths, self._left_lengths + shortest - 1).min())
 
     @contextmanager
     def keeping(self, *many_xs: Words) -> Generator[None]:
-        """Inside the block, what is constant for these x's is kept, as far as there is memory for it."""
+        """Cache, inside the block, what is constant for these x's, as far as there is memory for it."""
         before, left_over = self._kept, memory_limit(self._lm.device)
         self._kept = list(before)
         try:
@@ -93,7 +93,7 @@ class SharedPrefixes:
         *,
         recompute: bool = False,
     ) -> Iterator[SharedPrefix]:
-        """All pairs with their pasts, those of one table together; a token that is read is never in the past."""
+        """Yield all pairs with their pasts, grouped by table; a token that is read is never in the past."""
         kinds = self._kinds[prompts]
         for kind in kinds.unique().tolist():
             pairs = (kinds == kind).nonzero()[:, 0]
@@ -109,7 +109,7 @@ class SharedPrefixes:
             yield SharedPrefix(pairs, lengths, Past(past.kept, paths))
 
     def _of_xs(self, xs: Words, texts: Int[Tensor, " pairs"], kind: int) -> tuple[Past, Int[Tensor, " pairs"]]:
-        """The pasts of x's, and the one of them that each pair has."""
+        """Return the pasts of x's, and which of them belongs to each pair."""
         for of_xs, by_kind in self._kept:
             if of_xs is xs:
                 return by_kind[kind], texts
@@ -118,7 +118,7 @@ class SharedPrefixes:
 
     @torch.no_grad()
     def _read_xs(self, xs: Words, texts: Int[Tensor, " texts"], kind: int) -> Past:
-        """The keys and values of everything up to the end of each x, which are constant."""
+        """Compute the keys and values of everything up to the end of each x, which are constant."""
         prompts = torch.full_like(texts, self._first_of_kind[kind])
         lengths = self._left_lengths[prompts] + xs.lengths[self._x_places[prompts], texts]
         nothing = torch.empty(0, self._lm.embedding_size, dtype=self._lm.parameter_dtype, device=self._lm.device)
@@ -129,7 +129,7 @@ class SharedPrefixes:
         return Past.joined(parts).of(order.argsort())
 
     def _read_lefts(self, vectors: Tensor, deltas: Any, xs: Words, prompts: Tensor, *, recompute: bool) -> Past:
-        """The keys and values of the words before x, with gradients."""
+        """Compute the keys and values of the words before x, with gradients."""
         read: Any = self._lm.kept
         if recompute:
             read = partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
@@ -138,7 +138,7 @@ class SharedPrefixes:
         return read(whole.until(lengths), vectors, deltas)
 
     def _bytes_of(self, xs: Words) -> int:
-        """What the keys and values of all x's take, for all kinds of prompts."""
+        """Return how many bytes the keys and values of all x's take, for all kinds of prompts."""
         rows = 0
         for first in self._first_of_kind:
             rows += int((self._left_lengths[first] + xs.lengths[self._x_places[first]]).sum())
@@ -146,6 +146,6 @@ class SharedPrefixes:
 
 
 def memory_limit(device: torch.device) -> int:
-    """Return how many bytes of keys and values a run may keep: a part of the memory of the machine or its GPU."""
+    """Return how many bytes of keys and values a run may keep: a fraction of the memory of the machine or its GPU."""
     memory = memory_of(device)
     return int((8 * 2**30 if memory is None else memory.total) * _PART_OF_MEMORY)

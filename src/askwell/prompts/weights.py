@@ -13,7 +13,7 @@ from askwell.specs.mixture_spec import MixtureSpec, WeightingName
 
 
 class Weighting(nn.Module):
-    """A way to weigh prompts. A further one is a subclass, a row of WEIGHTINGS and a name in `WeightingName`.
+    """A way to weigh prompts. To add one, write a subclass, a row of WEIGHTINGS and a name in `WeightingName`.
 
     Parameters besides `logits` control how the weights depend on x; --no-tune-temperature freezes them.
     """
@@ -32,7 +32,7 @@ class Weighting(nn.Module):
     def forward(
         self, log_p_x: Float[Tensor, "facts prompts"] | None, fact_count: int
     ) -> Float[Tensor, "facts prompts"]:
-        """The log-weight of each prompt for each of this many facts."""
+        """Return the log-weight of each prompt for each of this many facts."""
         raise NotImplementedError  # abstract: each class that is used has its own
 
     @property
@@ -50,7 +50,7 @@ class StaticWeights(Weighting):
     def forward(
         self, log_p_x: Float[Tensor, "facts prompts"] | None, fact_count: int
     ) -> Float[Tensor, "facts prompts"]:
-        """log p(t | r), repeated for each fact."""
+        """Return log p(t | r), repeated for each fact."""
         del log_p_x
         return self.logits.log_softmax(0).expand(fact_count, -1)
 
@@ -68,7 +68,7 @@ class DataDependentWeights(Weighting):
     def forward(
         self, log_p_x: Float[Tensor, "facts prompts"] | None, fact_count: int
     ) -> Float[Tensor, "facts prompts"]:
-        """log p(t | r, x)."""
+        """Return log p(t | r, x)."""
         if log_p_x is None or len(log_p_x) != fact_count:
             raise ValueError("data-dependent weights need log p(x | t) of every fact")
         return (self.logits.log_softmax(0) + log_p_x * (-self.log_temperature).exp()).log_softmax(1)
@@ -83,7 +83,7 @@ WEIGHTINGS: dict[WeightingName, type[Weighting]] = {"static": StaticWeights, "da
 
 
 def initial_weights(templates: Sequence[Template], spec: MixtureSpec) -> Float[Tensor, " prompts"]:
-    """p(t | r) before tuning, for each copy of each template: uniform, or as the prompt file has it."""
+    """Return p(t | r) before tuning, for each copy of each template: uniform, or as given in the prompt file."""
     if spec.weights == "uniform":
         each = [1.0] * len(templates)
     else:

@@ -49,9 +49,9 @@ def build_run_spec(
 
     Instead of `mixture`, `training`, `search` or `fine_tuning`, their fields can be given by name: `build_run_spec(lm,
     relation, templates, deep=True, pairs=400)`. Without `training` or one of its fields (and without a baseline that
-    learns), the prompts are not tuned. The device and the precision are those of the LM, unless the run is to be done
-    elsewhere. What stands before a causal LM's sentences is chosen when the run is done, where it is left open; the
-    paper's recipe puts nothing there.
+    learns), the prompts are not tuned. The device and the precision are those of the LM, unless the run is to take
+    place elsewhere. The context before a causal LM's sentences, where it is left open, is chosen during the run; the
+    paper's recipe has none.
     """
     candidates, templates = as_candidates(candidates), parsed_templates(templates)
     learning = {"autoprompt": AutoPromptSpec, "fine-tuning": FineTuningSpec}.get(baseline or "", TrainingSpec)
@@ -110,7 +110,7 @@ def _by_spec(choices: Mapping[str, Any], *kinds: type[Spec]) -> dict[type[Spec],
 
 
 def _chosen(kind: type[_Kind], spec: _Kind | None, by_name: Mapping[type[Spec], dict[str, Any]]) -> _Kind | None:
-    """Return the spec that was given, or that of its fields; None if neither was given."""
+    """Return the spec that was given, or build it from its fields; None if neither was given."""
     fields = by_name.get(kind, {})
     return None if spec is None and not fields else kind.given(spec, fields, to=build_run_spec)
 

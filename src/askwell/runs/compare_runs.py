@@ -33,7 +33,7 @@ class RunComparison:
     found: Comparison
 
     def as_json(self, changed: int | None = None) -> dict[str, Any]:
-        """The comparison as plain JSON, with the first `changed` of the changed facts; None for all of them."""
+        """Return the comparison as plain JSON, with the first `changed` of the changed facts; None for all of them."""
         shown = replace(self.found, changed=self.found.changed[:changed])
         return {
             "a": self.a.name,
@@ -55,16 +55,16 @@ def compare_runs(
     unit: Unit = "fact",
     seed: int = 0,
 ) -> RunComparison:
-    """Compares the runs at two paths; `where_a` and `where_b` choose among several. See `compare`."""
+    """Compare the runs at two paths; `where_a` and `where_b` choose among several. See `compare`."""
     sides = compared_runs(a, where_a, argument="where_a"), compared_runs(b, where_b, argument="where_b")
     found = compare(sides[0].outcomes, sides[1].outcomes, metric=metric, unit=unit, seed=seed)
     return RunComparison(*sides, found)
 
 
 def compared_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> ComparedRuns:
-    """The test outcomes at a path: of a Parquet file of facts, of one run, or of the chosen ones among several."""
+    """Read the test outcomes at a path: of a Parquet file of facts, of one run, or of those selected from several."""
     name, path = str(path) if where is None else f"{path} ({where})", Path(path)
-    if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` leaves it
+    if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` writes it
         path = path / TEST_OUTCOMES
     if path.is_file():
         if where is not None:
@@ -77,6 +77,6 @@ def compared_runs(path: Path | str, where: str | None = None, *, argument: str =
 
 
 def _without_controls(runs: list[Run], where: str | None) -> list[Run]:
-    """The runs without controls on LMs that know nothing, unless there are only these or the condition names them."""
+    """Drop controls on LMs that know nothing, unless there are only controls or the condition names them."""
     own = [run for run in runs if run.record.spec.control is None]
     return own if own and "control" not in (where or "") else runs

@@ -1,8 +1,8 @@
-"""Engines, which do the runs of a sweep: in this process, in a pool of worker processes, or on a Ray cluster.
+"""Engines, which execute the runs of a sweep: in this process, in a pool of worker processes, or on a Ray cluster.
 
-All of them produce the same store. A worker that dies is replaced, and its run is tried again. Ctrl-C reaches the whole
-process group, but only the sweep acts on it: its workers ignore SIGINT from their first instruction, and the sweep ends
-them itself.
+All of them produce the same store. A worker that dies is replaced, and its run is retried. Ctrl-C reaches the whole
+process group, but only the sweep acts on it: its workers ignore SIGINT from their first instruction, and the sweep
+terminates them itself.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from askwell.errors import BadOption, Failure
 from askwell.runs.worker import LMKey, RunFailed, RunOutcome, RunTask
 
 TRIES = 3
-"""How often a run is tried in total if its worker dies."""
+"""How many times a run is attempted in total if its worker dies."""
 
 Do = Callable[[RunTask], RunOutcome]
 
@@ -44,7 +44,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Lost:
-    """The worker of a run died; the run is tried again."""
+    """The worker of a run died; the run is retried."""
 
     task: RunTask
     reason: str
@@ -52,7 +52,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class PutOff:
-    """Another sweep is doing the run; it is looked at again when the others are done."""
+    """Another sweep is executing the run; it is checked again when the others are done."""
 
     task: RunTask
 
@@ -62,25 +62,25 @@ Event = Started | Ended | Lost | PutOff
 
 @runtime_checkable
 class Engine(Protocol):
-    """Does runs, here or elsewhere."""
+    """Executes runs, here or elsewhere."""
 
     @property
     def workers(self) -> int:
-        """How many runs it does at once."""
+        """How many runs it executes at once."""
         ...
 
     def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Does all runs with `do`, and calls `tell` when each begins and ends. If interrupted, it stops all work."""
+        """Execute all runs with `do`, and call `tell` when each begins and ends. On an interrupt, stop all work."""
         ...
 
 
 class InProcess:
-    """Does runs in this process."""
+    """Executes runs in this process."""
 
     workers = 1
 
     def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Does all runs in order."""
+        """Execute all runs in order."""
         for task in tasks:
             tell(Started(task))
             tell(Ended(task, do(task)))
@@ -90,12 +90,12 @@ _SECONDS_BETWEEN_LOOKS = 5.0
 
 
 def is_installed() -> bool:
-    """Whether Ray can be imported."""
+    """Tell whether Ray can be imported."""
     return find_spec("ray") is not None
 
 
 class RayCluster:
-    """Does runs on the machines of a cluster; each run reserves some CPUs and GPUs."""
+    """Executes runs on the machines of a cluster; each run reserves some CPUs and GPUs."""
 
     def __init__(self, address: str | None, cpus_per_run: float, gpus_per_run: float) -> None:
         if not is_installed():
@@ -105,14 +105,14 @@ class RayCluster:
 
     @property
     def workers(self) -> int:
-        """How many runs the cluster can do at once, at its present size."""
+        """How many runs the cluster can execute at once, at its current size."""
         there = self._ray.cluster_resources()
         by_cpus = int(there.get("CPU", 0) / self._cpus)
         return max(1, min(by_cpus, int(there.get("GPU", 0) / self._gpus)) if self._gpus else by_cpus)
 
     def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Does all runs in order, as many at once as there is room for."""
-        if not self._ray.is_initialized():  # after runs that were done before
+        """Execute all runs in order, as many at once as there is room for."""
+        if not self._ray.is_initialized():  # shut down after earlier runs
             self._ray = connect_to_ray(self._address)
         ray = self._ray
         # Ray retries only when a worker or node was lost; to Ray, a run that fails is not an error.
@@ -143,7 +143,7 @@ def _outcome(ray: Any, answer: Any, task: RunTask) -> RunOutcome:
 
 
 def connect_to_ray(address: str | None) -> Any:
-    """Ray, connected to the cluster at an address, or to a new one on this machine."""
+    """Return Ray, connected to the cluster at an address, or to a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics are sent
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
@@ -162,13 +162,13 @@ _PROCESSES = multiprocessing.get_context("spawn")
 
 
 class Pool:
-    """Does runs in several processes at once, keeping runs of one LM in the same process as far as possible."""
+    """Executes runs in several processes at once, keeping runs of one LM in the same process as far as possible."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Does all runs; a run whose worker dies three times is given up."""
+        """Execute all runs; a run whose worker dies three times is given up."""
         waiting = deque(tasks)
         losses: Counter[str] = Counter()
         idle: list[_Worker] = []
@@ -240,13 +240,13 @@ class _Worker:
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
     def give(self, task: RunTask) -> None:
-        """Gives the worker a run to do."""
+        """Give the worker a run to execute."""
         self.lm = task.lm
         with contextlib.suppress(ConnectionError):  # it has just died, as `take` will notice
             self._ours.send(task)
 
     def take(self) -> RunOutcome | None:
-        """The outcome of the run; None if the worker died."""
+        """Return the outcome of the run; None if the worker died."""
         with contextlib.suppress(EOFError, ConnectionError):  # how the pipe of a dead worker ends
             if self._ours.poll():  # it may have answered before it died
                 return self._ours.recv()
@@ -254,7 +254,7 @@ class _Worker:
         return None
 
     def stop(self) -> None:
-        """Ends the process at once; the run it was working on can be continued."""
+        """Terminate the process at once; the run it was working on can be continued."""
         if self._process.pid is not None:
             self._process.kill()
             self._process.join()
@@ -262,7 +262,7 @@ class _Worker:
 
 
 def _next_for(worker: _Worker, waiting: "deque[RunTask]", busy: dict[_Worker, RunTask]) -> RunTask:
-    """The next run of the worker's LM; otherwise of an LM that no other worker has, or that has the most runs left."""
+    """Take the next run of the worker's LM; otherwise of an LM that no other worker has, or with the most runs left."""
     left = Counter(task.lm for task in waiting)
     others = {task.lm for task in busy.values()}
     fewest_loads = max(left, key=lambda lm: (lm not in others, left[lm]))
@@ -274,7 +274,7 @@ def _next_for(worker: _Worker, waiting: "deque[RunTask]", busy: dict[_Worker, Ru
 
 @contextlib.contextmanager
 def _interrupts_held_back() -> Generator[None]:
-    """Holds interrupts back until the block ends; a process started in it begins with SIGINT blocked.
+    """Hold interrupts back until the block ends; a process started in it begins with SIGINT blocked.
 
     Otherwise, a worker that is half started when we stop would complain about its broken pipe.
     """
@@ -293,7 +293,7 @@ def _interrupts_held_back() -> Generator[None]:
                     handlers[number] = signal.signal(number, lambda number, _frame: came.append(number))
         yield
     finally:
-        if blocked is not None:  # first, while an interrupt is only noted
+        if blocked is not None:  # first, while an interrupt is only recorded
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -302,7 +302,7 @@ def _interrupts_held_back() -> Generator[None]:
 
 
 def _serve(tasks: Connection, do: Do) -> None:
-    """The life of a worker."""
+    """Execute runs as a worker until the sweep is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # first, so that a pending signal is dropped
     if os.name == "posix":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

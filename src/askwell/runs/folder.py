@@ -50,16 +50,16 @@ class Run(ShowsItself, AsFrame):
     record: RunRecord
 
     def summary(self) -> Document:
-        """What was run, where it is, and what it scores."""
+        """Summarise what was run, where it is, and what it scores."""
         shown = self.record.summary()
         return replace(shown, sections=(*shown.sections, Section("", (Paragraph(f"in {self.folder}"),))))
 
     def records(self) -> Records:
-        """A row for each test fact: x, y, all right answers, the rank of y, and what was answered."""
+        """Return a row for each test fact: x, y, all right answers, the rank of y, and what was answered."""
         return [asdict(outcome) for outcome in self.test]
 
     def history_to_pandas(self) -> Any:
-        """A pandas.DataFrame with a row for each time that dev was scored."""
+        """Return a pandas.DataFrame with a row for each time that dev was scored."""
         return pandas_frame(
             [
                 {
@@ -72,7 +72,7 @@ class Run(ShowsItself, AsFrame):
         )
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Dev P@1 during tuning. Returns the matplotlib axes."""
+        """Plot dev P@1 during tuning, and return the matplotlib axes."""
         from askwell.views.plots import plot_curve
 
         points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
@@ -99,12 +99,12 @@ class Run(ShowsItself, AsFrame):
 
     @cached_property
     def controls(self) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
-        """By control and split, where each ranks the right answers; empty if none were computed."""
+        """How each control ranks the right answers, by control and split; empty if none were computed."""
         path = self.folder / CONTROLS
         return read_controls(path) if path.is_file() else {}
 
     def score(self, metric: str) -> float | None:
-        """The score on test, in the metric's unit; for a run that is older than the metric, from its outcomes."""
+        """Return the score on test, in the metric's unit; for a run older than the metric, from its outcomes."""
         kept = self.record.test.score(metric)
         return metric_named(metric).mean(self.test) if kept is None and metric != LOG_LOSS else kept
 
@@ -123,7 +123,7 @@ def write_run(
     outcomes: Mapping[SplitName, Sequence[Outcome]],
     controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]],
 ) -> None:
-    """Writes a run's files beside its mixture, the record last: it marks the run as complete."""
+    """Write a run's files beside its mixture, the record last: it marks the run as complete."""
     write_outcomes(outcomes["test"], folder / TEST_OUTCOMES)
     if "dev" in outcomes:
         write_outcomes(outcomes["dev"], folder / DEV_OUTCOMES)
@@ -135,19 +135,19 @@ def write_run(
 
 
 def write_history(folder: Path, history: Sequence[HistoryRecord]) -> None:
-    """Writes a line for each time dev was scored; nothing if it never was."""
+    """Write a line for each time dev was scored; nothing if it never was."""
     if history:
         lines = [line.model_dump_json(exclude_unset=True) + "\n" for line in history]
         write_whole(folder / HISTORY, "".join(lines))
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder has a complete run."""
+    """Tell whether a folder holds a complete run."""
     return (folder / RECORD).is_file()
 
 
 def read_run(folder: Path) -> Run:
-    """The run in a folder."""
+    """Read the run in a folder."""
     record = read_saved(folder / RECORD, RunRecord.model_validate_json)
     environment = read_saved(folder / ENVIRONMENT, Environment.model_validate_json)
     history = read_saved(folder / HISTORY, _history) if (folder / HISTORY).is_file() else ()
@@ -155,21 +155,21 @@ def read_run(folder: Path) -> Run:
 
 
 class Runs(ShowsItself, list[Run], AsFrame):
-    """Several runs: a list that shows itself as a table, and becomes a frame with a row for each run."""
+    """A list of runs that is displayed as a table, and can be converted to a data frame with a row for each run."""
 
     @property
     def outcomes(self) -> Outcomes:
-        """The test outcomes of all of them, for each seed if there are several: by these, runs are compared."""
+        """The test outcomes of all runs, by which they are compared; kept apart by seed if there are several."""
         return outcomes_of(self)
 
     def records(self) -> Records:
-        """A row for each run: what was run, and its scores."""
+        """Return a row for each run: what was run, and its scores."""
         from askwell.runs.query import query_runs
 
         return query_runs(self).as_json()
 
     def summary(self) -> Document:
-        """The scores of each run."""
+        """Summarise the scores of each run."""
         from askwell.runs.query import SHOWN, query_runs
 
         rows = query_runs(self).as_json()
@@ -189,7 +189,7 @@ def _cell(name: str, value: Any) -> str:
 
 @checked
 def load_runs(path: Path | str) -> Runs:
-    """The runs at a path (one run, a folder of runs such as seeds, a store, or a demo), sorted by LM, relation,
+    """Load the runs at a path (one run, a folder of runs such as seeds, a store, or a demo), sorted by LM, relation,
     prompts, setting and seed."""
     path = Path(path)
     folders = run_folders(path)
@@ -203,13 +203,13 @@ def load_runs(path: Path | str) -> Runs:
 
 
 def _place(run: Run) -> tuple[Any, ...]:
-    """By what runs are sorted: as `query_runs` does."""
+    """Return the key by which runs are sorted, in the same order as `query_runs`."""
     spec = run.record.spec
     return spec.lm, spec.relation, spec.prompts, spec.setting, spec.control or "", spec.seed, run.record.id
 
 
 def run_folders(path: Path) -> list[Path]:
-    """The folders of the runs at a path, sorted; empty if there are none."""
+    """List the folders of the runs at a path, sorted; empty if there are none."""
     if not path.exists():
         raise BadFile(path, "there is no such folder")
     if not path.is_dir():
@@ -221,9 +221,9 @@ def run_folders(path: Path) -> list[Path]:
 
 
 def outcomes_of(runs: Iterable[Run]) -> Outcomes:
-    """The test outcomes of several runs taken together; different seeds are kept apart, so that they can be paired.
+    """Combine the test outcomes of several runs; different seeds are kept apart, so that they can be paired.
 
-    Two runs of the same relation and seed cannot be taken together.
+    Two runs of the same relation and seed cannot be combined.
     """
     by_seed: dict[int, list[Outcome]] = defaultdict(list)
     first_with: dict[tuple[int, str], Path] = {}
@@ -241,7 +241,7 @@ def outcomes_of(runs: Iterable[Run]) -> Outcomes:
 
 
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Makes sure that a run can be written to a folder, and that nothing is overwritten unless the user wants it."""
+    """Make sure that a run can be written to a folder, and that nothing is overwritten unless the user asks for it."""
     if resume and overwrite:
         raise BadOption("`resume` and `overwrite` cannot be combined", resume="--resume", overwrite="--overwrite")
     is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()
@@ -266,9 +266,9 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
 
 @contextmanager
 def hold_folder(folder: Path) -> Generator[None]:
-    """Keeps other runs out of a folder while the block runs; BadOption if one is at work there.
+    """Keep other runs out of a folder while the block executes; BadOption if one is under way there.
 
-    The lock is the system's, on the folder itself: nothing is written, and it ends with its process, even a killed one.
+    The lock is the system's, on the folder itself: nothing is written, and it ends with its process, even if killed.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -286,7 +286,7 @@ def hold_folder(folder: Path) -> Generator[None]:
                 f"`folder` {folder} is in use by another run: wait for it to end, or name another folder",
                 folder="--out",
             ) from None
-        except OSError as error:  # some network file systems cannot lock folders; there, runs go on without a lock
+        except OSError as error:  # some network file systems cannot lock folders; there, runs proceed without a lock
             if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
                 raise CannotWrite(f"{folder} cannot be locked: {error.strerror}") from error
         yield
@@ -295,7 +295,7 @@ def hold_folder(folder: Path) -> Generator[None]:
 
 
 def clear_folder(folder: Path) -> None:
-    """Removes the files of an earlier run, and nothing else."""
+    """Remove the files of an earlier run, and nothing else."""
     for name in (RECORD, ENVIRONMENT, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT):
         (folder / name).unlink(missing_ok=True)
     for mixture in (folder, folder / MIXTURE):

@@ -21,7 +21,7 @@ from askwell.specs.sweep_spec import LMChoice, Setting, SweepSpec
 
 
 def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
-    """The sweep that a TOML file describes, with keys of `instead` in place of the file's."""
+    """Read the sweep that a TOML file describes; keys in `instead` override the file's."""
     try:
         table = tomllib.loads(read_text(path))
     except RecursionError:
@@ -37,7 +37,7 @@ def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpe
 
 
 def _in_words(problem: Any) -> str:
-    """One problem, with the key as it is written in the file."""
+    """Describe one problem, with the key as it is written in the file."""
     parts = [str(part) for part in problem["loc"]]
     if parts[:1] == ["settings"] and parts[2:3] in (["mixture"], ["training"]):
         # Settings are flat in the file; which of the two specs a key belongs to does not matter to the reader.
@@ -62,7 +62,7 @@ _TESTBED = PREFIX.removesuffix(":")
 
 @dataclass(frozen=True)
 class GridCell:
-    """A relation and the prompts of one name for it."""
+    """A relation, and one named set of prompts for it."""
 
     relation: Relation
     prompts: str
@@ -71,7 +71,7 @@ class GridCell:
 
 @contextmanager
 def naming(file: Path, key: str) -> Generator[None]:
-    """Makes errors of the block name the sweep's file and the key that caused them."""
+    """Make errors raised in the block name the sweep's file and the key that caused them."""
     try:
         yield
     except AskwellError as error:
@@ -79,7 +79,7 @@ def naming(file: Path, key: str) -> Generator[None]:
 
 
 def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[GridCell], list[str]]:
-    """The cells of a sweep, and the pairs that do not exist, each with the reason."""
+    """Return the cells of a sweep, and the pairs that do not exist, each with the reason."""
     data = data_folder(data or (Path(sweep.data) if sweep.data else None))
     relations = _relations(sweep, file, data)
     try:

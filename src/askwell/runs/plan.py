@@ -32,7 +32,7 @@ _PAIRS = 32
 
 
 def work_of(task: RunTask, prompts: int) -> float:
-    """The work of a run with that many usable prompts, in pairs that are asked."""
+    """Return the work of a run with this many usable prompts, in units of asking one pair."""
     spec, relation = task.spec, task.relation
     prompts *= spec.mixture.copies
     prior = min(MOST_XS_OF_PRIOR, len({fact.x for fact in relation.train}))
@@ -50,7 +50,7 @@ def work_of(task: RunTask, prompts: int) -> float:
 
 
 def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
-    """Seconds for one pair that is asked, from a few that are trained on; None if no fact can be."""
+    """Measure the seconds that asking one pair takes, by training on a few; None if no fact can be trained on."""
     facts, _ = mixture.encode(task.relation.train[:_PAIRS])
     if not len(facts):
         return None
@@ -59,7 +59,7 @@ def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
 
 
 def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | None:
-    """Seconds for one pair that is asked, from runs that are done and their work; None if there are none."""
+    """Estimate the seconds that asking one pair takes, from finished runs and their work; None if there are none."""
     took = [(store.read(spec.id).record.environment.seconds, work) for spec, work in done]
     seconds = sum(of_run for of_run, _ in took if of_run is not None)
     work = sum(work for of_run, work in took if of_run is not None)
@@ -67,7 +67,7 @@ def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | Non
 
 
 _TELLING = 0.1
-"""Finished runs predict how long the others will take if they are at least this fraction of the work."""
+"""Finished runs predict how long the others will take if they make up more than this fraction of the work."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Plan:
     done: frozenset[str]
     """The ids of those that are complete."""
     seconds: dict[str, float]
-    """About how long each of the others will take, by id; those of an LM that was not measured are missing."""
+    """The estimated seconds of each of the others, by id; those of an LM that was not measured are missing."""
     without: tuple[str, ...]
     """Parts of the grid that are impossible, each with the reason."""
 
@@ -88,14 +88,14 @@ class Plan:
         return tuple(task for task in self.runs if task.spec.id not in self.done)
 
     def estimate(self, workers: int) -> float | None:
-        """About how many seconds the rest will take; None if unknown."""
+        """Estimate how many seconds the rest will take; None if unknown."""
         if any(task.spec.id not in self.seconds for task in self.to_do):
             return None
         longest = max(self.seconds.values(), default=0.0)
         return max(longest, sum(self.seconds.values()) / workers)
 
     def as_json(self, workers: int, failed: Sequence[RunFailed] = ()) -> dict[str, Any]:
-        """The plan with its estimates for this many workers, and what became of it, as plain JSON."""
+        """Return the plan with its estimates for this many workers, and which runs failed, as plain JSON."""
         why = {failure.id: failure.message for failure in failed}
         shown = ("id", "lm", "relation", "prompts", "setting", "seed", "control")
         runs = [
@@ -113,7 +113,7 @@ class Plan:
 def plan_sweep(
     sweep: SweepSpec, file: Path, store: Store, *, data: Path | None = None, note: Callable[[str], None] | None = None
 ) -> Plan:
-    """The plan of a sweep; whatever is wrong with it is reported before any run begins."""
+    """Plan a sweep; whatever is wrong with it is reported before any run begins."""
     cells, without = cells_of(sweep, file, data)
     with naming(file, "candidates"):
         candidates = None if sweep.candidates is None else load_candidates(sweep.candidates)
@@ -149,7 +149,7 @@ def plan_sweep(
 
 
 def _usable(lm: FrozenLM, cells: list[GridCell]) -> tuple[list[tuple[GridCell, int]], list[str]]:
-    """The cells whose prompts the LM can use, with how many it can, and why it cannot use the others."""
+    """Return the cells whose prompts the LM can use, with the number of usable prompts, and why others are unusable."""
     usable: list[tuple[GridCell, int]] = []
     reasons: list[str] = []
     for cell in cells:
@@ -163,8 +163,8 @@ def _usable(lm: FrozenLM, cells: list[GridCell]) -> tuple[list[tuple[GridCell, i
 
 
 def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell]) -> dict[str, MixtureSpec]:
-    """Return the mixture of each setting for an LM: what a setting's sentences begin with is for causal LMs, and all
-    relations have one kind of answers, so that no mean is taken over both."""
+    """Return the mixture of each setting for an LM. What sentences begin with applies only to causal LMs, and all
+    relations have the same kind of answers, so that no mean is taken over both kinds."""
     needed = any(needs_any_length(lm, cell.relation) for cell in cells)
     answers = sweep.answers if sweep.answers != "auto" else "any-length" if needed else "one-token"
     mixtures = {}
@@ -181,7 +181,7 @@ def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell])
 
 
 def _asked_lm(task: RunTask) -> tuple[str, int]:
-    """Sorts the runs of an LM by the LM that is asked, the original first, so that each control LM is made once."""
+    """Return the key that sorts an LM's runs by the LM that is asked, the original first: each control is made once."""
     return ("", 0) if task.spec.control is None else (task.spec.control, task.spec.seed)
 
 
@@ -223,18 +223,18 @@ def _runs_of(
 
 
 def _wherever(source: str) -> str:
-    """A path that also works for a worker with another current folder; other names are not changed."""
+    """Make a path absolute, for workers with another current folder; other names are not changed."""
     return str(Path(source).resolve()) if Path(source).exists() else source
 
 
 def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str], store: Store) -> dict[str, float]:
-    """About how long the runs of an LM that are to be done will take."""
+    """Estimate how many seconds each remaining run of an LM will take, by id."""
     work = {task.spec.id: work_of(task, prompts) for task, prompts in tasks}
     to_do = [task for task, _ in tasks if task.spec.id not in done]
     if not to_do:
         return {}
     known = [(task.spec, work[task.spec.id]) for task, _ in tasks if task.spec.id in done]
-    # A few short runs spend most of their time on other things than pairs.
+    # A few short runs spend most of their time on things other than pairs.
     is_telling = sum(amount for _, amount in known) > _TELLING * sum(work.values())
     of_pair = _measured(lm, to_do) if to_do[0].spec.device == "cpu" and not is_telling else None
     of_pair = of_pair or stored_pairs(store, known)
@@ -253,7 +253,7 @@ def _measured(lm: FrozenLM, tasks: list[RunTask]) -> float | None:
 
 
 def _like(lm: FrozenLM, task: RunTask) -> Mixture:
-    """A mixture whose sentences are as long as those of a run."""
+    """Build a mixture whose sentences are as long as those of a run."""
     names = ("lead_in", "prefix", "prefix_words", "shots", "shot_separator")
     own = task.spec.mixture
     begin = next(iter(lm.beginnings)) if own.begin == "auto" else own.begin

@@ -51,7 +51,7 @@ SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "fa
 """The columns that fit on a screen."""
 _ORDER = ("lm", "relation", "prompts", "setting", "control NULLS FIRST", "seed", "id")
 _BEST_FIRST = {*(metric.key for metric in METRICS.values() if metric.higher_is_better), "dev_P@1"}
-# Names with an @ can be written without the quotes that SQL wants; the longest first, so that P@10 is not read as P@1.
+# Names with an @ need not be quoted as SQL requires; the longest come first, so that P@10 is not read as P@1.
 _WITH_AT = sorted((name for name in _COLUMNS if "@" in name), key=len, reverse=True)
 _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
 
@@ -66,12 +66,12 @@ class RunTable:
     """In the order of the rows."""
 
     def as_json(self) -> list[dict[str, Any]]:
-        """A dictionary for each run."""
+        """Return a dictionary for each run."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | None = None) -> RunTable:
-    """The runs for which the SQL condition `where` holds, sorted by a column (scores best first)."""
+    """Select the runs for which the SQL condition `where` holds, sorted by a column (scores best first)."""
     import duckdb
 
     columns = tuple(_COLUMNS)
@@ -85,7 +85,7 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
         database.execute(f"CREATE TABLE runs (number BIGINT, {typed})")
         if values:
             database.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(values[0]))})", values)
-        database.execute("SET enable_external_access = false")  # a condition may look at runs, not at files
+        database.execute("SET enable_external_access = false")  # a condition may read runs, but no files
         direction = "DESC" if sort in _BEST_FIRST else "ASC"
         order = ", ".join([*([f'"{sort}" {direction} NULLS LAST'] if sort else []), *_ORDER])
         condition = "WHERE (" + _BARE_SCORE.sub(r'"\1"', where) + ")" if where else ""
@@ -100,9 +100,9 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
 
 
 def select_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> list[Run]:
-    """The runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one.
+    """Select the runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one.
 
-    They come sorted by LM, relation, prompts, setting and seed.
+    They are sorted by LM, relation, prompts, setting and seed.
     """
     chosen = query_runs(load_runs(path), where=where).runs
     if not chosen:
@@ -112,7 +112,7 @@ def select_runs(path: Path | str, where: str | None = None, *, argument: str = "
 
 
 def choose_run(path: Path | str, where: str | None = None) -> Run:
-    """The one run at a path that can be asked: of several for the same relation and LM, the best on dev.
+    """Choose the one run at a path that can be asked: of several for the same relation and LM, the best on dev.
 
     Controls are skipped, and so are runs in which nothing was tuned, since those saved nothing.
     """

@@ -55,7 +55,7 @@ class PromptRecord(_Part):
     examples: tuple[tuple[str, str], ...] = ()
     """The train facts (x, y) that it shows before the question, in order."""
     example_log_losses: tuple[float, ...] = ()
-    """The log-loss of dev facts with each draw of examples, where several were compared; the lowest was taken."""
+    """The log-loss of dev facts with each draw of examples, if several were compared; the lowest was chosen."""
 
 
 class LeftOutTemplate(_Part):
@@ -66,7 +66,7 @@ class LeftOutTemplate(_Part):
 
 
 class HistoryRecord(BaseModel):
-    """Dev scores at some point of tuning. A search or fine-tuning adds more fields."""
+    """Dev scores at some point during tuning. A search or fine-tuning adds more fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -77,7 +77,7 @@ class HistoryRecord(BaseModel):
 
 
 class Environment(BaseModel):
-    """What a run was made with. It names no path, no machine and no user."""
+    """The versions, platform and times of a run. It names no path, no machine and no user."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -105,7 +105,7 @@ class RunRecord(ShowsItself, _Part):
     spec: RunSpec
     """What was asked for."""
     mixture: SettledMixtureSpec
-    """What it became: also what stands before a causal LM's sentences where the spec leaves that open, and why."""
+    """The settled mixture: also the context before a causal LM's sentences where the spec leaves it open, and why."""
     lm: LMIdentity
     relation: RelationRecord
     prompts: tuple[PromptRecord, ...]
@@ -136,7 +136,7 @@ class RunRecord(ShowsItself, _Part):
 
     @model_validator(mode="after")
     def _need_scores(self) -> Self:
-        """Refuses scores without P@1, which tables need."""
+        """Refuse scores without P@1, which tables need."""
         evaluated = {"untuned": self.untuned, "test": self.test, "dev": self.dev}
         found: dict[str, Mapping[str, Any]] = {
             f"{name}.micro": figures.micro for name, figures in evaluated.items() if figures is not None
@@ -154,12 +154,12 @@ class RunRecord(ShowsItself, _Part):
         return self
 
     def as_json(self, folder: Path) -> dict[str, Any]:
-        """The record with its history, and the folder that it is in, as plain JSON."""
+        """Return the record with its history, and the folder that it is in, as plain JSON."""
         baseline = {} if self.spec.baseline is None else {"baseline": self.spec.baseline}
         return {**baseline, "out": str(folder), **to_json(self), "history": to_json(self.history)}
 
     def summary(self) -> Document:
-        """What was run and what it scores on test, beside the untuned prompts and the controls."""
+        """Summarise what was run and what it scores on test, beside the untuned prompts and the controls."""
         scored = {} if self.untuned is None else {"untuned": self.untuned.micro}
         scored["tuned" if self.training else "test"] = self.test.micro
         scored |= {name: figures.test for name, figures in self.controls.items() if figures.test is not None}
@@ -177,7 +177,7 @@ class RunRecord(ShowsItself, _Part):
 
 @cache
 def environment() -> Environment:
-    """Versions, platform, and the git commit of askwell if it runs from a work tree."""
+    """Return versions, platform, and the git commit of askwell if it runs from a work tree."""
     return Environment(
         git=_git_commit(Path(__file__).parent.parent),
         python=platform.python_version(),
@@ -195,7 +195,7 @@ def _git_commit(folder: Path) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints; None if there is no git, or it fails."""
+    """Return what git prints; None if there is no git, or it fails."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

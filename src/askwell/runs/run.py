@@ -1,6 +1,6 @@
 """A run, from its spec to its folder: build the mixture, tune it, evaluate it, compare it with controls, save it.
 
-All runs are done here: those of `askwell train`, of baselines, of sweeps and of the demo.
+All runs are executed here: those of `askwell train`, of baselines, of sweeps and of the demo.
 """
 
 import time
@@ -83,15 +83,15 @@ def run(
     seconds_to_load: float | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> RunRecord:
-    """Does a run, writes it to a folder, and returns its record.
+    """Execute a run, write it to a folder, and return its record.
 
     `lm`, `relation` and `candidates` are what the spec names by their hashes. Checkpoints are kept in `checkpoints`, or
     in the folder itself, and `resume` continues from there. With `untuned`, test facts are also scored before tuning;
-    without `controls`, neither controls nor measures of trust are computed. If interrupted, the best state so far is
+    without `controls`, neither controls nor measures of trust are computed. On an interrupt, the best state so far is
     saved as the folder's mixture.
 
-    What the spec leaves open about what stands before a causal LM's sentences is chosen from the relation's train
-    facts, unless `mixture` is the spec's own mixture with that choice made elsewhere, as for controls.
+    Where the spec leaves the context before a causal LM's sentences open, it is chosen on the relation's train facts,
+    unless `mixture` is the spec's own mixture with that choice made elsewhere, as for controls.
     """
     began = time.monotonic()
     if relation.digest != spec.facts_sha256:
@@ -135,7 +135,7 @@ class _Made:
 
 @dataclass(frozen=True)
 class _Work:
-    """What a run is made from, and the two ways to make its mixture."""
+    """The inputs of a run, and the two ways to make its mixture."""
 
     spec: RunSpec
     asked: MixtureSpec
@@ -150,7 +150,7 @@ class _Work:
     tell: Callable[[RunProgress], None]
 
     def mixture(self, *, untuned: bool) -> _Made:
-        """A mixture of ours, tuned if the spec says so; with `untuned`, its test scores before that."""
+        """Make a mixture of ours, tuned if the spec says so; with `untuned`, also score it on test before tuning."""
         spec, relation = self.spec, self.relation
         mixture = Mixture(self.lm, templates_of(spec), self.asked, relation=relation)
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
@@ -182,7 +182,7 @@ class _Work:
         return _Made(mixture, facts, result.learned_from, _lines(result.history), before)
 
     def baseline(self, name: BaselineName) -> _Made:
-        """What a baseline makes."""
+        """Make the mixture of a baseline."""
         found = run_baseline(
             name,
             self.lm,
@@ -202,18 +202,18 @@ class _Work:
         return _Made(found.mixture, facts, found.learned_from, _lines(found.history))
 
     def asking(self, what: str) -> Callable[[int, int], None]:
-        """Reports how many facts have been asked."""
+        """Return a callback that reports how many facts have been asked."""
         return lambda done, total: self.tell(Asking(what, done, total))
 
     def _keep_history(self, state: AnyProgress) -> None:
-        """Writes the history whenever dev was scored, so that it can be read during the run."""
+        """Write the history whenever dev has been scored, so that it can be read during the run."""
         if state.record is not None:
             write_history(self.folder, _lines(state.history))
         self.tell(state)
 
 
 def templates_of(spec: RunSpec) -> list[Template]:
-    """The run's prompts."""
+    """Return the run's prompts."""
     return [parse_template(prompt.template, prompt.weight) for prompt in spec.templates]
 
 
@@ -270,7 +270,7 @@ def _prompts(mixture: Mixture) -> tuple[PromptRecord, ...]:
 def _partitions(
     relation: Relation, test: Evaluation, controls: Controls
 ) -> dict[str, dict[str, dict[str, int | float]]]:
-    """Scores on parts of the test facts, each with its number of facts; easy facts are those a control gets right."""
+    """Return the scores on parts of the test facts, with their sizes; easy facts are those a control gets right."""
     partitions = partitions_of(
         test.outcomes, {relation.name: relation}, [by_split["test"] for by_split in controls.controls.values()]
     )
@@ -281,7 +281,7 @@ def _partitions(
 
 
 def _about(record: RunRecord, made: _Made, examination: Examination, candidates: Candidates | None) -> About:
-    """What a saved mixture says about itself, so that it can be used without its run."""
+    """Return the description saved with a mixture, so that it can be used without its run."""
     evaluations = examination.evaluations
     scores = {"test": evaluations["test"].for_card()}
     if made.untuned is not None:

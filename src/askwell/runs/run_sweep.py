@@ -1,4 +1,4 @@
-"""Does the remaining runs of a plan, and keeps their results."""
+"""Executes the remaining runs of a plan, and stores their results."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def run_plan(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) -> list[RunFailed]:
-    """Does all runs that are not yet done; returns those that failed, which are also noted in the store.
+    """Execute all runs that are not yet done; return those that failed, which are also recorded in the store.
 
-    Runs that another sweep has under way are left to it, and done here only if it ends without them.
+    Runs that another sweep has under way are left to it, and executed here only if it ends without completing them.
     """
     failed: list[RunFailed] = []
     put_off: list[RunTask] = []
@@ -52,7 +52,7 @@ def run_plan(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], N
 
 
 def _left_over(tasks: Sequence[RunTask], store: Store, tell: Callable[[Event], None]) -> list[RunTask]:
-    """Waits for other sweeps to end with these runs; returns those that they have not done."""
+    """Wait for other sweeps to finish with these runs; return those that they have not completed."""
     left: list[RunTask] = []
     for task in tasks:
         while store.is_under_way(task.spec.id):
@@ -67,23 +67,23 @@ def _left_over(tasks: Sequence[RunTask], store: Store, tell: Callable[[Event], N
 
 @dataclass(frozen=True)
 class SweepResult:
-    """A plan, and what became of it; of a dry run, the plan alone."""
+    """A plan and its outcome; for a dry run, the plan alone."""
 
     store: Path
     plan: Plan
     workers: int
-    """How many runs are done at once."""
+    """How many runs are executed at once."""
     failed: tuple[RunFailed, ...] = ()
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The plan with its estimates, which runs failed and why, and how long it took, as plain JSON."""
+        """Return the plan with its estimates, which runs failed and why, and how long it took, as plain JSON."""
         plan = self.plan.as_json(self.workers, self.failed)
         return {"store": str(self.store), **plan, "seconds": round(self.seconds, 1)}
 
 
 def check_engine(sweep: SweepSpec, file: Path) -> None:
-    """Refuses an unsuitable engine before any work; nothing is started."""
+    """Refuse an unsuitable engine before any work begins; nothing is started."""
     if sweep.engine == "ray" and not is_installed():
         raise BadFile(file, "engine: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
     if sweep.engine != "pool" and sweep.workers is not None:
@@ -95,7 +95,7 @@ def check_engine(sweep: SweepSpec, file: Path) -> None:
 
 
 def choose_engine(sweep: SweepSpec) -> Engine:
-    """The engine, ready to run."""
+    """Return the engine, ready to run."""
     if sweep.engine == "in-process":
         return InProcess()
     if sweep.engine == "pool":

@@ -1,4 +1,4 @@
-"""From names to scores: saved mixtures or untuned prompts, on one relation or many, as `askwell evaluate` does it."""
+"""From names to scores, as in `askwell evaluate`: saved mixtures or untuned prompts, on one relation or many."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,10 +44,10 @@ class EvaluationJob:
 
 @dataclass(frozen=True)
 class EvaluationSources:
-    """The names of what mixtures are evaluated on, and how it is loaded and read."""
+    """The names of the LM and facts that mixtures are evaluated on, and how these are loaded and read."""
 
     facts: Sequence[str] = ()
-    """Relations, or sets of them; none for those that saved mixtures were learned from."""
+    """Relations, or sets of them; if empty, those that saved mixtures were learned from."""
     lm: str | None = None
     """None for the one that a saved mixture was learned on."""
     loading: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class EvaluationSources:
 
 
 def saved_jobs(folders: Sequence[str], on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:
-    """Saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
+    """Yield saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
     known = {folder: read_description(folder) for folder in folders}
     if on.facts:
         sources = _one_for_each(on.facts, [known[folder] for folder in folders])
@@ -81,7 +81,7 @@ def saved_jobs(folders: Sequence[str], on: EvaluationSources, note: Note) -> Ite
 
 
 def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
-    """The facts for each mixture: those given for it, or the same for all mixtures of one relation."""
+    """Return the facts for each mixture: those given for it, or the same for all mixtures of one relation."""
     if len(facts) == len(descriptions):
         return list(facts)
     if len(facts) > 1:
@@ -109,7 +109,7 @@ def _recorded_relation(folder: str, description: Description) -> str:
             found = find(name, "facts", data_folder(None))
         except BadFile:
             found = None
-        # A folder of that name can be something else: the run itself, say.
+        # A folder of that name can be something else, such as the run itself.
         if found is None or (found.is_dir() and not any((found / file).is_file() for file in SPLIT_FILES)):
             raise BadOption(
                 f"{folder} was learned from {name}, and a run does not keep its facts: name them with `facts` (and "
@@ -122,7 +122,7 @@ def _recorded_relation(folder: str, description: Description) -> str:
 
 
 def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:
-    """Untuned prompts of one relation, or of each relation in a folder."""
+    """Yield untuned prompts of one relation, or of each relation in a folder."""
     if on.lm is None or not on.facts:
         raise BadOption("untuned prompts need `lm` and `facts`", lm="--lm", facts="--facts")
     data, columns = on.data, on.columns
@@ -177,7 +177,7 @@ class Scored:
     trust: list[Trust] | None
 
     def as_json(self) -> dict[str, Any]:
-        """All figures, as plain JSON."""
+        """Return all figures as plain JSON."""
         document = to_json(self.evaluation.figures())
         document |= {"counts": self.counts, "relations_left_out": self.relations_left_out}
         if self.controls is not None:
@@ -202,7 +202,7 @@ def score_jobs(
     progress: Callable[[Asking], None] | None = None,
     note: Note = lambda _line: None,
 ) -> Scored:
-    """The scores of mixtures on their relations; a relation of which no fact can be asked is left out.
+    """Score mixtures on their relations; a relation of which no fact can be asked is left out.
 
     Controls need test facts; `trust` also measures how far each relation's scores can be trusted.
     """

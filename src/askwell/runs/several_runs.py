@@ -1,4 +1,4 @@
-"""Several runs of one relation, such as over seeds: doing them, and the mean, spread and agreement of their results."""
+"""Several runs of one relation, such as over seeds: executing them, and the mean, spread and agreement of results."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,11 +45,11 @@ class RunConsistency:
     same: float
     """The mean over all pairs of runs."""
     same_of_right: float | None
-    """The mean over the pairs that have it."""
+    """The mean over the pairs for which it is defined."""
 
 
 def run_consistency(runs: Sequence[Sequence[Outcome]]) -> RunConsistency:
-    """How far runs agree, from their outcomes on the same facts; questions that only one of two was asked are left out.
+    """Measure how far runs agree on the same facts; questions that only one of two was asked are left out.
 
     Answers are compared as words, so the runs may be of different mixtures and LMs.
     """
@@ -69,7 +69,7 @@ def run_consistency(runs: Sequence[Sequence[Outcome]]) -> RunConsistency:
 
 
 def _best_answers(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], tuple[str, bool]]:
-    """The best answer to each x of each relation, and whether it is right."""
+    """Return the best answer to each x of each relation, and whether it is right."""
     by_x, right = outcomes_by_x(outcomes), questions_of(outcomes).right.tolist()
     return {
         (of_x[0].relation, of_x[0].x): (of_x[0].answers[0], is_right)
@@ -111,7 +111,7 @@ class Spread:
 
 
 def spread_of(values: Sequence[float]) -> Spread:
-    """The mean and spread of the values of some runs."""
+    """Return the mean and spread of the values of some runs."""
     if not values:
         raise BadOption("there are no runs to average over")
     deviation = stdev(values) if len(values) > 1 else None
@@ -119,7 +119,7 @@ def spread_of(values: Sequence[float]) -> Spread:
 
 
 def spreads_of(scores: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
-    """The mean and spread of each score of some runs, under the names that all of them have."""
+    """Return the mean and spread of each score that all of the runs have, by its name."""
     names = [name for name in scores[0] if all(name in of_run for of_run in scores)] if scores else []
     if not names:
         raise BadOption("the runs have no score in common")
@@ -134,14 +134,14 @@ class SeveralRuns:
     vocabulary: str
     runs: int
     facts: tuple[int, ...]
-    """The different numbers of facts asked."""
+    """The distinct numbers of facts asked."""
     left_out: tuple[int, ...]
     scores: dict[str, Spread]
     consistency: RunConsistency
 
 
 def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
-    """For each relation that was evaluated more than once, all of its evaluations together."""
+    """Combine all evaluations of each relation that was evaluated more than once."""
     by_relation: dict[str, list[Evaluation]] = {}
     for evaluation in evaluations:
         by_relation.setdefault(evaluation.outcomes[0].relation, []).append(evaluation)
@@ -160,11 +160,11 @@ class SeedRuns:
     runs: tuple[Run, ...]
 
     def together(self) -> SeveralRuns:
-        """Mean and spread of their scores, and whether they agree."""
+        """Return the mean and spread of their scores, and whether they agree."""
         return _together_over_seeds(self.runs)
 
     def as_json(self) -> dict[str, Any]:
-        """The runs together, and the scores of each seed, as plain JSON."""
+        """Return the combined runs, and the scores of each seed, as plain JSON."""
         scores = {run.record.spec.seed: run.record.test.micro for run in self.runs}
         by_seed = {str(seed): of_seed for seed, of_seed in scores.items()}
         return {"out": str(self.folder), "seeds": list(scores), **to_json(self.together()), "by_seed": by_seed}
@@ -192,7 +192,7 @@ _MOST_SEEDS = 1000
 
 
 def seeds_of(text: str) -> list[int]:
-    """The seeds that --seeds names: a list such as 0,1,2, or how many, counted from 0."""
+    """Parse --seeds: a list such as 0,1,2, or the number of seeds, counted from 0."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise BadOption(f"`seeds` {text}: give seeds such as 0,1,2, or how many of them", seeds="--seeds")
@@ -226,7 +226,7 @@ def run_seeds(
     resume: bool,
     note: Callable[[str], None] | None = None,
 ) -> SeedRuns:
-    """Does runs that differ in their seeds, in the folders seed-0 and so on.
+    """Execute runs that differ in their seeds, in the folders seed-0 and so on.
 
     `do` is given the spec, the folder, and whether to continue a run that was started there. With `resume`, complete
     runs are not repeated.

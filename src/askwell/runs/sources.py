@@ -1,6 +1,6 @@
 """From names to mixtures: saved ones at a path or on the hub, and untuned prompts on an LM, with their relations.
 
-`note` is called with what a user should know: prompts that the LM cannot use, facts that were trained on.
+`note` is called with what the user should know: prompts that the LM cannot use, facts that were trained on.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ Note = Callable[[str], None]
 
 
 def find_mixture(path: str, where: str | None, note: Note) -> str:
-    """The saved mixture that a path names: itself, that of a run, or of the best run on dev among several.
+    """Find the saved mixture at a path: the path itself, that of a run, or of the best run on dev among several.
 
     A path that is not a folder is taken as a name on the hub.
     """
@@ -42,7 +42,7 @@ def find_mixture(path: str, where: str | None, note: Note) -> str:
 
 
 def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:
-    """All saved mixtures at some paths; of a folder of runs or a store, every run that saved one."""
+    """Find all saved mixtures at some paths; in a folder of runs or a store, those of every run that saved one."""
     from askwell.runs.query import select_runs
 
     folders = []
@@ -58,7 +58,7 @@ def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:
 
 
 def _saved_without_a_run(path: str, where: str | None) -> str | None:
-    """A name on the hub, the folder of a saved mixture, or the best state so far of an interrupted run."""
+    """Resolve a name on the hub, the folder of a saved mixture, or the best state of an interrupted run; else None."""
     folder = Path(path)
     if not folder.is_dir() or (where is None and (folder / CONFIG).is_file()):
         return path
@@ -78,7 +78,7 @@ def saved_mixture(
     device: str | None,
     dtype: Precision,
 ) -> Mixture:
-    """A saved mixture on its LM; `lm` says where the LM is, if it is no longer where it was."""
+    """Load a saved mixture on its LM; `lm` says where the LM is, if it has moved."""
     if isinstance(lm, FrozenLM):
         return Mixture.from_pretrained(folder, lm)
     description = read_description(folder)
@@ -98,7 +98,7 @@ def saved_mixture(
 def untuned_mixture(
     lm: FrozenLM, templates: Sequence[Template], spec: MixtureSpec, note: Note, relation: Relation | None = None
 ) -> Mixture:
-    """Untuned prompts, with a note on those that the LM cannot use; their examples are the relation's."""
+    """Build a mixture of untuned prompts, and note those that the LM cannot use; examples come from the relation."""
     mixture = Mixture(lm, templates, spec, relation=relation)
     for line in left_out_prompt_lines(mixture):
         note(line)
@@ -106,8 +106,8 @@ def untuned_mixture(
 
 
 def configure_answers(mixture: Mixture, relation: Relation | None, candidates: Candidates | None) -> None:
-    """Decides what an untuned mixture counts as an answer, from the facts of a relation if there is one; for a masked
-    LM, candidates decide how long answers are."""
+    """Decide what an untuned mixture counts as an answer, from the facts of a relation if there is one; for a masked
+    LM, candidates determine how long answers are."""
     if mixture.answer_kind is not None:
         return
     if relation is not None:
@@ -117,7 +117,7 @@ def configure_answers(mixture: Mixture, relation: Relation | None, candidates: C
 
 
 def left_out_prompt_lines(mixture: Mixture) -> list[str]:
-    """Lines that name the prompts that the LM cannot use; empty if it can use all."""
+    """Return lines that name the prompts that the LM cannot use; empty if it can use all."""
     if not mixture.left_out_prompts:
         return []
     total = len(mixture.left_out_prompts) + len(mixture.prompts) // mixture.spec.copies
@@ -132,14 +132,14 @@ def own_relation(
     split_by: str | None = None,
     columns: Columns = USUAL,
 ) -> Relation:
-    """The relation that `facts` names, split as it was when the mixture was learned, unless `split_by` says how."""
+    """Load the relation named by `facts`, split as when the mixture was learned unless `split_by` is given."""
     split = split_by or (None if description.relation is None else description.relation.split_by)
     seed = description.mixture_spec.seed
     return load_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
 
 
 def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:
-    """Notes that a relation is not the one, or not the split, that a mixture was learned from."""
+    """Note that a relation is not the one, or not the split, that a mixture was learned from."""
     learned = description.relation
     if learned is not None and learned.sha256 not in (None, relation.digest):
         note(
@@ -148,7 +148,7 @@ def warn_of_other_facts(folder: str, description: Description, relation: Relatio
 
 
 def relation_to_ask(mixture: Mixture, folder: str | None, facts: str, data: Path | None) -> Relation:
-    """The named relation, split as for the mixture in the folder, if there is one."""
+    """Load the named relation, split as for the mixture in the folder, if there is one."""
     if folder is None:
         return load_relation(facts, data=data, seed=mixture.spec.seed)
     return own_relation(read_description(folder), facts, data)
@@ -163,7 +163,7 @@ def dev_answers_of(
     progress: Callable[[int, int], None] | None,
     note: Note,
 ) -> DevAnswers:
-    """The answers to a relation's dev facts or, without a relation, those that were saved with the mixture."""
+    """Return the answers to a relation's dev facts or, without a relation, those that were saved with the mixture."""
     if relation is None:
         return dev_answers_from(read_dev_answers(folder or ""))
     if folder is not None:

@@ -3,7 +3,7 @@
 STORE/
   store.json           the store's id, by which a worker elsewhere knows that it sees the same folder
   runs/<id>/           a complete run (see `record`); <id> is the hash of its spec
-  failed/<id>.json     why a run failed; it is tried again next time
+  failed/<id>.json     why a run failed; it is retried next time
   unfinished/          runs under way, or left behind by a killed process
 
 A run under way has its own folder, locked by the process that works on it. The lock dies with its process, so a folder
@@ -36,7 +36,7 @@ _LOCK = ".lock"
 
 
 class UnderWay(Failure):
-    """Another process is doing the same run."""
+    """Another process is executing the same run."""
 
 
 class _About(BaseModel):
@@ -74,30 +74,30 @@ class Store:
         return self.folder / UNFINISHED
 
     def run_folder(self, run: str) -> Path:
-        """The folder of a run, whether or not it exists."""
+        """Return the folder of a run, whether or not it exists."""
         return self.folder / RUNS / run
 
     def done(self) -> frozenset[str]:
-        """The ids of all complete runs."""
+        """Return the ids of all complete runs."""
         return frozenset(path.name for path in (self.folder / RUNS).glob("*"))
 
     def read(self, run: str) -> Run:
-        """A complete run."""
+        """Read a complete run."""
         return read_run(self.run_folder(run))
 
     def runs(self) -> list[Run]:
-        """All complete runs, sorted by id."""
+        """Read all complete runs, sorted by id."""
         return [self.read(run) for run in sorted(self.done())]
 
     def make(self) -> "Store":
-        """Makes the store if it does not exist; returns the one that is there, which another sweep may have made."""
+        """Create the store if it does not exist; return the one that is there, which another sweep may have created."""
         path = self.folder / STORE
         if not path.exists():
             write_whole(path, json.dumps(_About(id=self.id).model_dump()) + "\n")
         return open_store(self.folder)
 
     def put(self, run: str, files: Mapping[str, bytes]) -> None:
-        """Keeps a run whose files were made elsewhere."""
+        """Store a run whose files were written elsewhere."""
         with unfinished_run(run, self.unfinished) as unfinished:
             for name, content in files.items():
                 write_whole(unfinished.result / name, content)
@@ -105,21 +105,21 @@ class Store:
         self.forget_failure(run)
 
     def note_failure(self, spec: RunSpec, message: str, trace: str | None) -> None:
-        """Keeps why a run failed."""
+        """Record why a run failed."""
         failed = FailedRun(id=spec.id, message=message, traceback=trace, spec=spec)
         write_whole(self.folder / FAILED / f"{spec.id}.json", failed.model_dump_json(indent=1) + "\n")
 
     def forget_failure(self, run: str) -> None:
-        """Removes the record of a failure, if there is one."""
+        """Remove the record of a failure, if there is one."""
         (self.folder / FAILED / f"{run}.json").unlink(missing_ok=True)
 
     def failures(self) -> list[FailedRun]:
-        """Which runs failed, and why."""
+        """List which runs failed, and why."""
         paths = sorted((self.folder / FAILED).glob("*.json"))
         return [read_saved(path, FailedRun.model_validate_json) for path in paths]
 
     def clean(self, but: Collection[str] = ()) -> int:
-        """Removes what killed processes left behind, except runs in `but`, which will continue; returns how many."""
+        """Remove what killed processes left behind, except runs in `but`, which will continue; return how many."""
         removed = 0
         for folder in sorted(self.unfinished.glob("*-*")):
             if not folder.is_dir() or folder.name.rpartition("-")[0] in but:
@@ -130,7 +130,7 @@ class Store:
                 lock.release()
                 removed += 1
         for path in (self.folder / FAILED).glob("*.json"):
-            if self.run_folder(path.stem).is_dir():  # killed between keeping the run and forgetting why it had failed
+            if self.run_folder(path.stem).is_dir():  # killed between storing the run and removing its failure
                 path.unlink(missing_ok=True)
         for path in self.unfinished.glob(f"*{_LOCK}"):
             if not path.with_suffix("").is_dir():
@@ -140,11 +140,11 @@ class Store:
         return removed
 
     def is_under_way(self, run: str) -> bool:
-        """Whether a living process is doing the run."""
+        """Tell whether a live process is executing the run."""
         return _is_held(run, self.unfinished)
 
     def is_here(self) -> bool:
-        """Whether its folder, as seen from this process, is the same store."""
+        """Tell whether its folder, as seen from this process, is the same store."""
         try:
             return open_store(self.folder).id == self.id
         except (BadFile, DamagedFile):
@@ -152,12 +152,12 @@ class Store:
 
 
 def new_or_open_store(folder: Path) -> Store:
-    """The store in a folder; if there is none, one that is not on disk until `make` is called."""
+    """Open the store in a folder; if there is none, return one that is not on disk until `make` is called."""
     return open_store(folder) if (folder / STORE).exists() else Store(folder, uuid.uuid4().hex)
 
 
 def open_store(folder: Path) -> Store:
-    """The store in a folder."""
+    """Open the store in a folder."""
     path = folder / STORE
     if not path.is_file():
         raise BadFile(folder, f"holds no {STORE}, so it is not a store of runs; `askwell sweep` makes one")
@@ -174,7 +174,7 @@ class Unfinished:
     """For the files of the run; empty at the start."""
 
     def finish(self, target: Path) -> None:
-        """Moves the result to its place, in one step. If another process was faster, its result is kept."""
+        """Move the result into place atomically. If another process was faster, its result is kept."""
         try:
             with writing(target):
                 _to_disk(self.result)
@@ -187,15 +187,15 @@ class Unfinished:
 
 @contextmanager
 def unfinished_run(run: str, parent: Path, *, alone: bool = False) -> Generator[Unfinished]:
-    """A locked folder for a run under way, which is removed afterwards.
+    """Yield a locked folder for a run under way, which is removed afterwards.
 
-    With `alone`, UnderWay is raised if another living process is doing the run.
+    With `alone`, UnderWay is raised if another live process is executing the run.
     """
     with writing(parent):
         parent.mkdir(parents=True, exist_ok=True)
         folder, lock = _held_folder(run, parent)
         if alone and _is_held(run, parent, but=folder):
-            # Of two that begin at the same time, both may give way; they come back to it.
+            # Of two that begin at the same time, both may give way; they try again later.
             if not any(folder.iterdir()):
                 _remove(folder)
             lock.release()
@@ -217,7 +217,7 @@ def unfinished_run(run: str, parent: Path, *, alone: bool = False) -> Generator[
 
 
 def _held_folder(run: str, parent: Path) -> tuple[Path, FileLock]:
-    """The folder that a killed process left of the run, or a new one, with its lock."""
+    """Lock the folder of the run that a killed process left behind, or a new one; return it with its lock."""
     left = iter(sorted(folder for folder in parent.glob(f"{run}-*") if folder.is_dir()))
     while True:
         parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +230,7 @@ def _held_folder(run: str, parent: Path) -> tuple[Path, FileLock]:
 
 
 def _is_held(run: str, parent: Path, but: Path | None = None) -> bool:
-    """Whether a living process holds a folder of the run, other than `but`."""
+    """Tell whether a live process holds a folder of the run other than `but`."""
     for folder in parent.glob(f"{run}-*"):
         if folder != but and folder.is_dir():
             lock = _hold(folder)
@@ -242,7 +242,7 @@ def _is_held(run: str, parent: Path, but: Path | None = None) -> bool:
 
 
 def _hold(folder: Path) -> FileLock | None:
-    """The lock of a folder; None if another process has it, or the folder is gone."""
+    """Lock a folder and return the lock; None if another process has it, or the folder is gone."""
     lock = FileLock(_lock_path(folder))
     try:
         lock.acquire(timeout=0)
@@ -265,7 +265,7 @@ def _remove(folder: Path) -> None:
 
 
 def _to_disk(folder: Path) -> None:
-    """Makes sure that the names in a folder are on disk; the files themselves already are."""
+    """Flush the entries of a folder to disk; the files themselves are already there."""
     if os.name != "posix":
         return
     for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):

@@ -34,7 +34,7 @@ class LMKey:
 
 @dataclass(frozen=True)
 class RunTask:
-    """A run with everything that a worker needs except the LM, so that it can be done where our files are missing."""
+    """A run with everything a worker needs except the LM, so that it can be executed where our files are missing."""
 
     spec: RunSpec
     lm: LMKey
@@ -67,7 +67,7 @@ class RunFailed:
 
 @dataclass(frozen=True)
 class RunElsewhere:
-    """A run that another process is doing in the same store."""
+    """A run that another process is executing in the same store."""
 
     id: str
 
@@ -81,7 +81,7 @@ _controls: dict[tuple[LMKey, ControlKind, int], FrozenLM] = {}
 
 
 def do_run(task: RunTask) -> RunOutcome:
-    """Does a run. If the worker sees the store, the run is put there; otherwise its files are returned."""
+    """Execute a run. If the worker can see the store, the run is put there; otherwise its files are returned."""
     try:
         return _do(task)
     except UnderWay:
@@ -93,7 +93,7 @@ def do_run(task: RunTask) -> RunOutcome:
 
 
 def lm_of(task: RunTask) -> FrozenLM:
-    """The LM of a run, checked against the plan; for a control, the LM that knows nothing."""
+    """Load the LM of a run, checked against the plan; for a control, the LM that knows nothing."""
     key = task.lm
     if key not in _loaded:
         _loaded.clear()  # before the next is loaded: two may not fit
@@ -112,8 +112,8 @@ def lm_of(task: RunTask) -> FrozenLM:
 
 
 def done_before(task: RunTask) -> RunDone | None:
-    """The run if the store already has it without having reported it: its worker died in between, or another sweep did
-    it."""
+    """Return the run if the store already has it but it was not reported: its worker died in between, or another sweep
+    executed it."""
     if not task.store.run_folder(task.spec.id).is_dir():
         return None
     record = task.store.read(task.spec.id).record
@@ -134,7 +134,7 @@ def _do(task: RunTask) -> RunDone:
             task.store.forget_failure(spec.id)
             return there
         with unfinished_run(spec.id, parent, alone=True) as unfinished:
-            if is_shared and (there := done_before(task)) is not None:  # another process has just ended it
+            if is_shared and (there := done_before(task)) is not None:  # another process has just finished it
                 return there
             result, kept = unfinished.result, unfinished.folder
             record = run(

@@ -1,4 +1,4 @@
-"""The API: /api/v1, and the two addresses that machines look at."""
+"""The API: /api/v1, and the two addresses for monitoring."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ machines = APIRouter()
 
 
 def service_of(request: Request) -> Service:
-    """The service that answers a request."""
+    """Return the service that answers a request."""
     return request.app.state.service
 
 
@@ -65,7 +65,7 @@ async def _body(request: Request) -> schemas.AskRequest:
 
 
 async def answered(request: Request, future: "Future[T]") -> T:
-    """The result of a future; it is cancelled if the client disconnects first."""
+    """Await the result of a future, which is cancelled if the client disconnects first."""
     answer = asyncio.wrap_future(future)  # if this is cancelled, so is the other
     if answer.done():
         return answer.result()
@@ -87,7 +87,7 @@ async def _gone(request: Request) -> None:
 
 
 async def ask(request: Request) -> Response:
-    """For each x its most probable answers, best first. Requests of many clients are answered in one batch."""
+    """Return the most probable answers to each x, best first. Requests of many clients are answered in one batch."""
     body = await _body(request)
     found = await answered(request, service_of(request).ask(body.mixture, body.xs, body.top))
     return Response(_as_json(found, body.by_prompt), media_type="application/json")
@@ -97,7 +97,7 @@ class _PlainRoute(APIRoute):
     """Passes requests to its function as they are: FastAPI takes longer to check one than a small LM to answer it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The function itself."""
+        """Return the function itself."""
         return self.endpoint
 
 
@@ -119,7 +119,7 @@ async def ask_one(
     x: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["France"])],
     top: Annotated[int, Query(ge=1, le=MOST_ANSWERS)] = 10,
 ) -> schemas.Answers:
-    """The same for one x, as an address that a browser can open."""
+    """Return the same for one x, at an address that a browser can open."""
     found = await answered(request, service_of(request).ask(mixture, [x], top))
     return schemas.Answers(answers=[_answers(replies, False) for replies in found], unseen=_unseen(found))
 
@@ -131,7 +131,7 @@ async def ask_one(
     responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}, "description": "JSON lines"}},
 )
 async def ask_streamed(request: Request, body: schemas.AskRequest) -> StreamingResponse:
-    """A line of JSON for each x, in order: `{"x": …, "answers": […]}`; a line `{"error": …}` ends it early."""
+    """Stream a line of JSON for each x, in order: `{"x": …, "answers": […]}`; a line `{"error": …}` ends it early."""
     service = service_of(request)
     first = service.ask(body.mixture, body.xs[:_STREAMED_AT_ONCE], body.top)  # an invalid request gets a status
 
@@ -157,13 +157,13 @@ async def ask_streamed(request: Request, body: schemas.AskRequest) -> StreamingR
 
 @router.get("/mixtures", summary="The mixtures that can be asked")
 def mixtures(request: Request) -> schemas.Mixtures:
-    """Every name that can be asked, with what it is."""
+    """List every name that can be asked, with its description."""
     return schemas.Mixtures(mixtures=[_mixture(one) for one in service_of(request).catalogue.entries().values()])
 
 
 @router.get("/lms", summary="The available LMs")
 def lms(request: Request) -> schemas.LMs:
-    """The LMs that can be trained on, and which of them are loaded."""
+    """List the LMs that can be trained on, and which of them are loaded."""
     service = service_of(request)
     loaded = service.loaded.names
     known = [
@@ -175,7 +175,7 @@ def lms(request: Request) -> schemas.LMs:
 
 @router.get("/runs", summary="The runs")
 def runs(request: Request) -> schemas.RunList:
-    """A row for each run, with the columns of `askwell runs`, and its name."""
+    """Return a row for each run, with the columns of `askwell runs`, and its name."""
     catalogue = service_of(request).catalogue
     named = catalogue.runs()
     names = {run.folder: name for name, run in named.items()}
@@ -186,7 +186,7 @@ def runs(request: Request) -> schemas.RunList:
 
 @router.get("/runs/{name}", summary="A run's record")
 def run(request: Request, name: str) -> dict[str, Any]:
-    """Everything that is known about a run, except the outcomes of individual facts."""
+    """Return everything that is known about a run, except the outcomes of individual facts."""
     found = service_of(request).catalogue.run(name)
     history = [line.model_dump(mode="json", exclude_unset=True) for line in found.record.history]
     return {"name": name, **found.record.model_dump(mode="json", by_alias=True), "history": history}
@@ -194,13 +194,13 @@ def run(request: Request, name: str) -> dict[str, Any]:
 
 @router.get("/jobs", summary="The training jobs")
 def jobs(request: Request) -> schemas.JobList:
-    """All jobs since the service was started, the newest first."""
+    """List all jobs since the service was started, the newest first."""
     return schemas.JobList(jobs=[job_info(job, service_of(request)) for job in service_of(request).jobs.all()])
 
 
 @router.post("/jobs", summary="Train a mixture", status_code=201)
 def start_job(request: Request, body: schemas.TrainRequest) -> schemas.JobInfo:
-    """Starts a run, which is saved in the folder of runs like any other."""
+    """Start a run, which is saved in the folder of runs like any other."""
     service = service_of(request)
     service.need_training()
     if body.relation.startswith(PREFIX) and body.facts:
@@ -220,14 +220,14 @@ def start_job(request: Request, body: schemas.TrainRequest) -> schemas.JobInfo:
 
 @router.get("/jobs/{job}", summary="A training job")
 def one_job(request: Request, job: str) -> schemas.JobInfo:
-    """The state and progress of a job."""
+    """Return the state and progress of a job."""
     service = service_of(request)
     return job_info(service.jobs.find(job), service)
 
 
 @router.delete("/jobs/{job}", summary="Cancel a training job")
 def cancel_job(request: Request, job: str) -> schemas.JobInfo:
-    """Stops a job; its best state so far is kept, and starting the same job again continues from there."""
+    """Stop a job; its best state so far is kept, and starting the same job again continues from there."""
     service = service_of(request)
     return job_info(service.jobs.cancel(job), service)
 
@@ -239,7 +239,7 @@ def cancel_job(request: Request, job: str) -> schemas.JobInfo:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "events"}},
 )
 async def job_events(request: Request, job: str) -> StreamingResponse:
-    """Server-sent events: the job whenever it changes; the last one when it is over."""
+    """Stream server-sent events: the job whenever it changes, and for the last time when it is over."""
     service = service_of(request)
     first = await run_in_threadpool(service.jobs.find, job)
 
@@ -262,13 +262,13 @@ async def job_events(request: Request, job: str) -> StreamingResponse:
 
 @machines.get("/healthz", summary="Whether the service is up", tags=["machines"])
 def health() -> schemas.Health:
-    """The version of the service, as a sign that it is up."""
+    """Return the version of the service, as a sign that it is up."""
     return schemas.Health(status="ok", version=VERSION)
 
 
 @machines.get("/metrics", summary="Figures for Prometheus", tags=["machines"], response_class=Response)
 def metrics(request: Request) -> Response:
-    """Counters and gauges in Prometheus' text format."""
+    """Return counters and gauges in Prometheus' text format."""
     return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -280,7 +280,7 @@ def _answers(replies: Sequence[Reply], by_prompt: bool) -> list[schemas.Answer]:
 
 
 def _as_json(found: Sequence[Sequence[Reply]], by_prompt: bool) -> str:
-    """The same as an `Answers` document."""
+    """Encode answers as an `Answers` document in JSON."""
     answers: list[list[dict[str, Any]]] = [
         [{"y": reply.y, "probability": reply.probability} for reply in replies] for replies in found
     ]
@@ -293,7 +293,7 @@ def _as_json(found: Sequence[Sequence[Reply]], by_prompt: bool) -> str:
 
 
 def _unseen(found: Sequence[Sequence[Reply]]) -> list[float] | None:
-    """For each x, below which probability answers may be missing; None if none is."""
+    """Return the probability for each x below which answers may be missing; None if none are missing."""
     each = [unseen_in(replies) for replies in found]
     return each if any(each) else None
 
@@ -304,7 +304,7 @@ def _mixture(entry: Entry) -> schemas.MixtureInfo:
 
 
 def job_info(job: Job, service: Service) -> schemas.JobInfo:
-    """A job as the API shows it."""
+    """Return a job as the API shows it."""
     mixture = None
     if job.state == "done" and job.folder is not None:
         mixture = next((name for name, run in service.catalogue.runs().items() if run.folder == job.folder), None)

@@ -28,7 +28,7 @@ _SECONDS_TO_END = 30
 
 
 def make_app(service: Service, replica: str | None = None) -> FastAPI:
-    """The app over a service, which is closed when the app ends; `replica` names it among several."""
+    """Make the app of a service, which is closed when the app ends; `replica` names it among several."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -59,7 +59,7 @@ def make_app(service: Service, replica: str | None = None) -> FastAPI:
 
 
 async def _tell(request: Request, error: Exception) -> Response:
-    """What went wrong, as a sentence."""
+    """Respond with a sentence about what went wrong."""
     told = explain(error)
     if told.is_bug:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
@@ -82,7 +82,7 @@ _STATIC = {
 
 
 def _static(name: str) -> Response:
-    """A file that pages need."""
+    """Return a file that pages need."""
     if name not in _STATIC:
         raise HTTPException(404, "there is no such file")
     return Response(static(name), media_type=_STATIC[name], headers=_CACHED)
@@ -99,18 +99,18 @@ class _Server(uvicorn.Server):
         self._app = app
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """Begins to shut down."""
+        """Begin to shut down."""
         self._app.state.closing = True
         super().handle_exit(sig, frame)  # ty: ignore[invalid-argument-type]
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
-    """Serves until it receives a signal; then finishes pending requests and stops training as Ctrl-C would."""
+    """Serve until a signal is received; then finish pending requests and stop training as Ctrl-C would."""
     server_of(settings).run(sockets=[listening])
 
 
 def server_of(settings: Settings) -> uvicorn.Server:
-    """The server of a new service."""
+    """Return the server of a new service."""
     app = make_app(Service(settings))
     config = uvicorn.Config(
         app,

@@ -36,7 +36,7 @@ QueryName = Annotated[str, Query(max_length=LONGEST_NAME)]
 
 @dataclass(frozen=True)
 class Choice:
-    """A relation on an LM, to be picked: its tuned mixture and its hard prompts, if they exist."""
+    """A relation on an LM that can be picked: its tuned mixture and its hard prompts, if they exist."""
 
     title: str
     tuned: Entry | None
@@ -54,7 +54,7 @@ class Choice:
 
 
 def choices(catalogue: Catalogue) -> dict[str, Choice]:
-    """All choices by title, those with a tuned mixture first."""
+    """Return all choices by title, those with a tuned mixture first."""
     entries = catalogue.entries()
     found: list[tuple[Entry | None, Entry | None]] = []
     for entry in entries.values():
@@ -86,7 +86,7 @@ def choices(catalogue: Catalogue) -> dict[str, Choice]:
 
 
 def choose(catalogue: Catalogue, about: str) -> Choice:
-    """The choice with a title or a name; without one, the first."""
+    """Return the choice with this title or name; without one, the first."""
     known = choices(catalogue)
     if not known:
         raise NoSuchName("there is no mixture here yet: train one")
@@ -119,7 +119,7 @@ class Answered:
     behind: Sequence[PromptReply] = ()
     problem: str = ""
     missing: str = ""
-    """That less probable answers may be missing, in a sentence."""
+    """A sentence saying that less probable answers may be missing."""
 
     @property
     def knows(self) -> bool:
@@ -147,7 +147,7 @@ def nothing_yet(request: Request) -> HTMLResponse:
 async def ask_page(
     request: Request, about: QueryName = "", x: Annotated[str, Query(max_length=LONGEST_TEXT)] = ""
 ) -> HTMLResponse:
-    """The whole page, with answers."""
+    """Show the whole page, with answers."""
     service = service_of(request)
     known = choices(service.catalogue)
     if not known:
@@ -181,7 +181,7 @@ async def _both(service: Service, choice: Choice, x: str) -> tuple[Answered, ...
 
 
 async def _answered(service: Service, entry: Entry, x: str) -> Answered:
-    """What a mixture answers, or why it cannot."""
+    """Return what a mixture answers, or why it cannot."""
     try:
         waiting = asyncio.wrap_future(service.ask(entry.name, [x])), asyncio.wrap_future(service.behind(entry, x))
         (replies,), behind = await asyncio.gather(*waiting)
@@ -194,12 +194,12 @@ async def _answered(service: Service, entry: Entry, x: str) -> Answered:
 
 
 def _meant(facts: Mapping[str, KnownX], x: str) -> str | None:
-    """A known x that differs only in its capitals."""
+    """Return a known x that differs only in case."""
     return None if x in facts else next((one for one in facts if one.lower() == x.lower()), None)
 
 
 def _samples(facts: Mapping[str, KnownX]) -> list[str]:
-    """Some x's to try: test facts, alternately told and withheld where that is known."""
+    """Return some x's to try: test facts, alternately told and withheld where that is known."""
     test = sorted(x for x, known in facts.items() if known.split == "test")
     told = [x for x in test if any(facts[x].told.values())]
     withheld = [x for x in test if facts[x].told and x not in told]
@@ -221,7 +221,7 @@ async def ask_many(
     xs: Annotated[str, Form()] = "",
     file: Annotated[UploadFile | None, File()] = None,
 ) -> HTMLResponse:
-    """A table of answers to a column of x's."""
+    """Show a table of answers to a column of x's."""
     choice, rows = await _many(request, about, xs, file)
     table = best_answers_table(rows, [_KINDS[entry.kind] for entry in choice.entries], RISK)
     return page(request, "many.html", choice=choice, table=table, xs="\n".join(row.x for row in rows))
@@ -234,7 +234,7 @@ async def many_as_csv(
     xs: Annotated[str, Form()] = "",
     file: Annotated[UploadFile | None, File()] = None,
 ) -> Response:
-    """The same as a CSV file."""
+    """Return the same table as a CSV file."""
     choice, rows = await _many(request, about, xs, file)
     content = best_answers_csv(rows, [entry.kind for entry in choice.entries])
     headers = {"content-disposition": 'attachment; filename="answers.csv"'}
@@ -298,7 +298,7 @@ def uploaded(content: bytes, name: str) -> Generator[Path]:
 
 @router.post("/tune")
 def tune(request: Request, about: Annotated[str, Form(max_length=LONGEST_NAME)]) -> RedirectResponse:
-    """Starts tuning the testbed's prompts, and shows the progress."""
+    """Start tuning the testbed's prompts, and show the progress."""
     service = service_of(request)
     choice = choose(service.catalogue, about)
     if choice.hard is None:

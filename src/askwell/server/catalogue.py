@@ -1,6 +1,6 @@
 """What can be asked: the mixtures of a folder of runs, or the testbed's prompts, each under a name.
 
-A name that comes with a request is looked up among those that are known; it never becomes a path.
+A name in a request is looked up among the known ones; it never becomes a path.
 """
 
 import os
@@ -29,10 +29,10 @@ from askwell.server.refusals import NoSuchName
 from askwell.server.settings import served_folder
 
 HARD = ":hard"
-"""After the name of a run: the hard prompts that it started from."""
+"""The suffix after the name of a run that stands for the hard prompts it started from."""
 TESTBED_PROMPTS = "single"
 RISK = 0.1
-"""The fraction of wrong answers that is accepted when a mixture says what it knows."""
+"""The fraction of wrong answers accepted among those that a mixture gives as known."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _SHORT = 12
 _FEW_NAMES = 8
@@ -49,7 +49,7 @@ class Entry:
     """The LM's public name."""
     relation: str
     label: str
-    """What the relation says, for people."""
+    """The relation in words, for people."""
     prompts: int
     setting: str
     run: Run | None = None
@@ -87,11 +87,11 @@ class Catalogue:
         self._entries: dict[str, Entry] = {}
         self._askable: dict[str, Askable] = {}
         self.problems: dict[str, str] = {}
-        """What is wrong with folders that cannot be read, by their names."""
+        """What is wrong with folders that cannot be read, by name."""
         self.runs()
 
     def runs(self) -> dict[str, Run]:
-        """All runs by name."""
+        """Return all runs by name."""
         with self._lock:
             folders = run_folders(self.path) if self.path.is_dir() else []
             problems: dict[str, str] = {}
@@ -108,7 +108,7 @@ class Catalogue:
             return {names[folder]: run for folder, (_, run) in found.items()}
 
     def entries(self) -> dict[str, Entry]:
-        """All mixtures by name: tuned ones, the hard prompts that each started from, and those of the testbed."""
+        """Return all mixtures by name: tuned ones, the hard prompts each started from, and those of the testbed."""
         found: dict[str, Entry] = {}
         for name, run in self.runs().items():
             for entry in _entries_of(name, run):
@@ -117,10 +117,10 @@ class Catalogue:
         return self._entries
 
     def find(self, name: str) -> Entry:
-        """The mixture of that name."""
+        """Return the mixture of that name."""
         known = self._entries.get(name)
         if known is not None and (known.run is None or self._is_as_it_was(known.run)):
-            return known  # without looking at all the other folders
+            return known  # without reading all the other folders
         entries = self.entries()
         if name not in entries:
             raise NoSuchName(f"there is no mixture {name[:80]!r}{_advice(name, entries)}")
@@ -131,7 +131,7 @@ class Catalogue:
         return kept is not None and kept[1] is run and kept[0] == _stamp(f"{run.folder}/{RECORD}")
 
     def run(self, name: str) -> Run:
-        """The run of that name."""
+        """Return the run of that name."""
         runs = self.runs()
         if name not in runs:
             raise NoSuchName(f"there is no run {name[:80]!r}{_advice(name, runs)}")
@@ -154,14 +154,14 @@ class Catalogue:
         return kept
 
     def threshold(self, entry: Entry) -> float | None:
-        """The lowest probability of an answer that counts as known; None if none is known to keep the risk."""
+        """Return the lowest probability of an answer that counts as known; None if none is known to keep the risk."""
         if entry.kind != "tuned" or entry.run is None or entry.run.mixture is None:
             return None
         document = _read(entry.run.mixture).dev_answers
         return dev_answers_from(document).learned(RISK).value if document else None
 
     def facts(self, entry: Entry) -> Mapping[str, KnownX]:
-        """What is known about the relation's x's: all of the testbed's, and those that a run was scored on."""
+        """Return what is known about the relation's x's: all of the testbed's, and those that a run was scored on."""
         if entry.relation.startswith(PREFIX) and entry.relation in _testbed_labels():
             return _testbed_facts(entry.relation)
         if entry.run is None:
@@ -173,7 +173,7 @@ class Catalogue:
 
 
 def _askable(entry: Entry, run: Run, key: tuple[str, ...]) -> Askable:
-    """Read what is needed to ask the mixture of a run; an error if its files are damaged."""
+    """Read what is needed to ask the mixture of a run; raise an error if its files are damaged."""
     folder = run.mixture
     if folder is None:
         return Askable(key, LMSource(entry.lm), partial(_build_hard, run, None))
@@ -245,7 +245,7 @@ def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
 
 
 def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixture:
-    """The hard prompts that a run started from; they give the same kind of answers, one token or several."""
+    """Build the hard prompts that a run started from, with the same kind of answers, one token or several."""
     as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1, "prefix": 0}
     spec = run.record.mixture
     shown = [tuple(Fact(x, y) for x, y in prompt.examples) for prompt in run.record.prompts[:: spec.copies]]
@@ -265,7 +265,7 @@ def _read(folder: Path) -> Description:
 
 
 def _stamp(file: str) -> str:
-    """Return a text that changes with a file; empty if the file is missing."""
+    """Return a string that changes with a file; empty if the file is missing."""
     try:
         found = os.stat(file)  # noqa: PTH116 - a Path for every request takes longer than the rest of it
     except OSError:
@@ -274,7 +274,7 @@ def _stamp(file: str) -> str:
 
 
 def _names(folders: Sequence[Path]) -> dict[Path, str]:
-    """A name for each folder: its own, shortened if it is a long hash, but never so far that two are the same."""
+    """Name each folder: by its own name, shortened if it is a long hash, but never so far that two names coincide."""
     for length in (_SHORT, 24, 64):
         names = {
             one: one.resolve().name[:length] if _HASH.fullmatch(one.name) else one.resolve().name for one in folders
@@ -292,7 +292,7 @@ def _advice(name: str, known: Mapping[str, object]) -> str:
 
 
 def _without_path(message: str, folder: Path) -> str:
-    """A message to a client: it names the run, not its path on this machine."""
+    """Phrase a message to a client so that it names the run, not its path on this machine."""
     for path in (folder, folder.parent, folder.parent.parent):
         message = message.replace(f"{path}/", "" if path != folder else f"{folder.name}/").replace(str(path), path.name)
     return message

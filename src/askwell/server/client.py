@@ -39,22 +39,22 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         self._http.close()
 
     @property
     def mixtures(self) -> list[str]:
-        """The names of all mixtures that can be asked."""
+        """Return the names of all mixtures that can be asked."""
         return [mixture["name"] for mixture in self._call("GET", "/api/v1/mixtures")["mixtures"]]
 
     @checked
     def ask(self, x: str, top: int = 10, *, mixture: str | None = None) -> Replies:
-        """The most probable answers for x, best first, as `Mixture.ask` gives them."""
+        """Return the most probable answers for x, best first, as `Mixture.ask` does."""
         return next(self.ask_many([x], top=top, mixture=mixture))
 
     @checked
     def ask_many(self, xs: Sequence[str], top: int = 10, *, mixture: str | None = None) -> Iterator[Replies]:
-        """The same for each x; many x's take several requests."""
+        """Return the same for each x; many x's are sent in several requests."""
         name = mixture or self._mixture or self._only_one()
         for start in range(0, len(xs), MOST_XS):
             body = {"mixture": name, "xs": list(xs[start : start + MOST_XS]), "top": top, "by_prompt": True}
@@ -71,7 +71,7 @@ class Client:
         return names[0]
 
     def _call(self, method: str, path: str, **body: Any) -> Any:
-        """The service's response; if it is busy, the request is retried when it says so."""
+        """Return the service's response; if the service is busy, retry the request after the delay that it states."""
         for attempt in range(1, _TRIES + 1):
             try:
                 response = self._http.request(method, path, **body)
@@ -93,7 +93,7 @@ class Client:
 
 
 def _is_passing(response: httpx.Response) -> bool:
-    """Whether a retry may succeed soon: the service is busy, or a proxy in front of it lost a replica."""
+    """Tell whether a retry may succeed soon: the service is busy, or a proxy in front of it lost a replica."""
     return response.status_code in (429, 503) or (response.is_server_error and not _is_json(response))
 
 

@@ -33,13 +33,13 @@ _HEAD = "node:__internal_head__"
 
 
 class Training:
-    """Does the training jobs of all replicas."""
+    """Executes the training jobs of all replicas."""
 
     def __init__(self, settings: Settings) -> None:
         self._jobs = Jobs(_on_this_machine(settings).runs, settings.waiting_jobs)
 
     def do(self, what: str, *arguments: object) -> Any:
-        """The result of a method of `Jobs`; an error that is meant for the client is returned rather than raised."""
+        """Call a method of `Jobs`; an error that is meant for the client is returned rather than raised."""
         try:
             return getattr(self._jobs, what)(*arguments)
         except AskwellError as error:
@@ -50,26 +50,26 @@ class Training:
 
 
 class JobsElsewhere:
-    """The jobs of `Training`, as a replica sees them: each is a copy of the job's present state."""
+    """The jobs of `Training`, as a replica sees them: each is a copy of the job's current state."""
 
     def start(self, order: Order) -> Job:
-        """Starts a job."""
+        """Start a job."""
         return self._do("start", order)
 
     def all(self) -> list[Job]:
-        """All jobs, the newest first."""
+        """Return all jobs, the newest first."""
         return self._do("all")
 
     def find(self, identity: str) -> Job:
-        """The job of that id."""
+        """Return the job with this id."""
         return self._do("find", identity)
 
     def cancel(self, identity: str) -> Job:
-        """Ends a job."""
+        """Cancel a job."""
         return self._do("cancel", identity)
 
     def close(self) -> None:
-        """Nothing: jobs do not end with a replica."""
+        """Do nothing: jobs do not end with a replica."""
 
     def _do(self, what: str, *arguments: object) -> Any:
         from ray import serve
@@ -83,7 +83,7 @@ class JobsElsewhere:
 def serve_on_ray(
     settings: Settings, host: str, port: int, *, replicas: int, address: str | None, tell: Callable[[str], None]
 ) -> None:
-    """Serves on a Ray cluster until it receives a signal; `tell` gets the address once every replica answers."""
+    """Serve on a Ray cluster until a signal is received; `tell` gets the address once every replica answers."""
     if not is_installed():
         raise BadOption("--engine ray: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
     os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "0")  # its logs are in Ray's folder
@@ -122,8 +122,8 @@ def serve_on_ray(
 
 
 def _patiently(start: Callable[[], object]) -> None:
-    """Starts something of Ray Serve, again and again if need be: it replaces a proxy that takes longer to start than
-    some seconds, and gives all of them a minute, which is too little where all cores are busy."""
+    """Start something in Ray Serve, with retries: Ray replaces a proxy that takes more than a few seconds to start, and
+    gives all of them a minute, which is too little when all cores are busy."""
     from ray.exceptions import RayActorError
 
     until = time.monotonic() + 60 * _MINUTES_TO_START
@@ -136,7 +136,7 @@ def _patiently(start: Callable[[], object]) -> None:
 
 
 def _need_proxies(proxies: Collection[str]) -> None:
-    """Raises TimeoutError unless there are proxies that all listen."""
+    """Raise TimeoutError unless there are proxies and all of them are listening."""
     if not proxies or any(status != "HEALTHY" for status in proxies):
         raise TimeoutError
 
@@ -176,7 +176,7 @@ def _on_this_machine(settings: Settings) -> Settings:
 
 
 def _free_address(ray: Any, host: str, port: int) -> str:
-    """Where the proxy will listen: at the head of the cluster, which has to be this machine."""
+    """Return the address where the proxy will listen: the head of the cluster, which has to be this machine."""
     head = next((node["NodeManagerAddress"] for node in ray.nodes() if _HEAD in node["Resources"]), None)
     if head is not None and head != ray.util.get_node_ip_address():
         raise BadOption(f"--engine ray: start this on the head of the cluster, {head}, which clients connect to")
@@ -185,7 +185,7 @@ def _free_address(ray: Any, host: str, port: int) -> str:
 
 
 def _reason(message: str) -> str:
-    """The last sentence of what Ray Serve says about a replica that could not start."""
+    """Return the last sentence of Ray Serve's message about a replica that could not start."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line for line in lines if "askwell.errors." in line]
     return (ours or lines or ["it could not start"])[-1].rpartition("askwell.errors.")[2]

@@ -24,7 +24,7 @@ from askwell.server.settings import Settings
 COOKIE = "askwell-token"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _OPEN = ("/healthz",)
-"""Needs no token: whether the service is up."""
+"""Addresses that need no token: whether the service is up."""
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -72,7 +72,7 @@ class Guard:
             self._count(route, status, time.perf_counter() - began)
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
-        """The response to a request that is refused; None if it is allowed."""
+        """Return the response to a request that is refused; None if it is allowed."""
         headers, method = request.headers, request.scope["method"]
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(host):
@@ -122,7 +122,7 @@ class Guard:
         return refused
 
     def _limited(self, receive: Receive) -> Receive:
-        """The same messages, with an error if the body is too large or takes too long."""
+        """Wrap `receive` so that it fails if the body is too large or takes too long."""
         seen = 0
         until = asyncio.get_running_loop().time() + self._settings.body_seconds
         whole = False

@@ -1,6 +1,6 @@
-"""Training jobs: runs started from the page or the API, done one after the other, which can be watched and cancelled.
+"""Training jobs: runs started from the page or the API, executed one at a time, which can be watched and cancelled.
 
-A job is a run like any other: `runs/run.py` does it, and its folder is one of the runs that are served.
+A job is a run like any other: `runs/run.py` executes it, and its folder is one of the runs that are served.
 """
 
 import re
@@ -25,7 +25,7 @@ from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.server.loaded import LMSource
 from askwell.server.queue import raise_later
 from askwell.server.refusals import Closing, NoSuchName, Overloaded
-from askwell.server.settings import folder_of_new_runs
+from askwell.server.settings import folder_of_new_runs, served_folder
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -41,7 +41,7 @@ class Order:
 
     lm: LMSource
     relation: str
-    """The name of the new relation, or that of one of the testbed."""
+    """The name of the new relation, or of one of the testbed's."""
     facts: tuple[Fact, ...]
     """All facts, to be split; none for a relation of the testbed, which has its own splits."""
     templates: tuple[Template, ...]
@@ -50,7 +50,7 @@ class Order:
     prompts: str = "given"
 
     def read(self) -> Relation:
-        """The relation, split."""
+        """Return the relation, split."""
         if self.relation.startswith(PREFIX):
             return testbed_relation(self.relation)
         train, dev, test = split_facts(self.facts, "random", self.mixture.seed)
@@ -60,7 +60,7 @@ class Order:
 
 @dataclass
 class Job:
-    """A training job and its progress. Its `version` grows with every change."""
+    """A training job and its progress. Its `version` increases with every change."""
 
     order: Order
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -68,7 +68,7 @@ class Job:
     phase: str = "waiting for its turn"
     done: int = 0
     total: int = 0
-    """Of the phase: (fact, prompt) pairs, or facts."""
+    """The total for the phase, in (fact, prompt) pairs or facts."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """For each time that dev was scored: pairs, train_loss, P@1 and MRR."""
     message: str = ""
@@ -81,7 +81,7 @@ class Job:
         return self.state in ("done", "cancelled", "failed")
 
     def change(self, **what: Any) -> None:
-        """Sets some of its fields."""
+        """Set some of its fields."""
         for name, value in what.items():
             setattr(self, name, value)
         self.version += 1
@@ -92,31 +92,31 @@ class JobBoard(Protocol):
     """Where jobs are started and watched: `Jobs` in this process, or those of another process."""
 
     def start(self, order: Order) -> Job:
-        """Starts a job."""
+        """Start a job."""
         ...
 
     def all(self) -> list[Job]:
-        """All jobs, the newest first."""
+        """Return all jobs, the newest first."""
         ...
 
     def find(self, identity: str) -> Job:
-        """The job of that id."""
+        """Return the job with this id."""
         ...
 
     def cancel(self, identity: str) -> Job:
-        """Ends a job."""
+        """Cancel a job."""
         ...
 
     def close(self) -> None:
-        """Stops what belongs to this process."""
+        """Stop what belongs to this process."""
         ...
 
 
 class Jobs:
-    """A bounded queue of jobs, and the thread that does them."""
+    """A bounded queue of jobs, and the thread that executes them."""
 
     def __init__(self, runs: Path | None, most_waiting: int, load: Callable[..., FrozenLM] = load_lm) -> None:
-        self._runs, self._most_waiting, self._load = runs, most_waiting, load
+        self._runs, self._most_waiting, self._load = served_folder(runs), most_waiting, load
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: dict[str, Job] = {}
@@ -125,7 +125,7 @@ class Jobs:
         self._thread: threading.Thread | None = None
 
     def start(self, order: Order) -> Job:
-        """Queues a job; refused if too many are waiting."""
+        """Queue a job; refuse it if too many are waiting."""
         order.read()  # so that too few facts are reported now
         with self._changed:
             if self._closing:
@@ -144,19 +144,19 @@ class Jobs:
         return job
 
     def all(self) -> list[Job]:
-        """All jobs, the newest first."""
+        """Return all jobs, the newest first."""
         with self._changed:
             return list(reversed(self._jobs.values()))
 
     def find(self, identity: str) -> Job:
-        """The job of that id."""
+        """Return the job with this id."""
         with self._changed:
             if identity not in self._jobs:
                 raise NoSuchName(f"there is no training job {identity[:40]!r}")
             return self._jobs[identity]
 
     def cancel(self, identity: str) -> Job:
-        """Stops a job: the best state so far is saved as its folder's mixture, and the job can be started again."""
+        """Stop a job: the best state so far is saved as its folder's mixture, and the job can be started again."""
         job = self.find(identity)
         with self._changed:
             self._stops[identity].set()
@@ -166,7 +166,7 @@ class Jobs:
         return job
 
     def close(self) -> None:
-        """Cancels all jobs and ends the thread."""
+        """Cancel all jobs and end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -245,7 +245,7 @@ class _Telling:
 
 
 def facts_of(pairs: Sequence[tuple[str, str]]) -> tuple[Fact, ...]:
-    """The facts of some pairs; an empty x or y is refused."""
+    """Convert pairs to facts; refuse an empty x or y."""
     for number, (x, y) in enumerate(pairs, start=1):
         if not x.strip() or not y.strip():
             raise UsageError(f"pair {number} has an empty {'x' if not x.strip() else 'y'}")
@@ -253,5 +253,5 @@ def facts_of(pairs: Sequence[tuple[str, str]]) -> tuple[Fact, ...]:
 
 
 def _slug(name: str) -> str:
-    """The letters and digits of a name, for a folder."""
+    """Turn a name into letters, digits and hyphens, for a folder."""
     return re.sub(r"[^a-z0-9]+", "-", name.removeprefix(PREFIX).lower()).strip("-")[:40] or "run"

@@ -1,4 +1,4 @@
-"""Loaded LMs with their mixtures; the least recently used make room for others.
+"""A cache of loaded LMs with their mixtures; the least recently used make room for others.
 
 Only one thread at a time may use what is here.
 """
@@ -51,13 +51,13 @@ class LoadedLM:
         self._groups: OrderedDict[tuple[tuple[str, ...], ...], AskedTogether] = OrderedDict()
 
     def mixture(self, askable: Askable) -> Mixture:
-        """The mixture, which is built if it is not there."""
+        """Return the mixture, which is built if it is not in the cache."""
         if askable.key not in self._mixtures:
             self._mixtures[askable.key] = askable.build(self.lm).requires_grad_(False)
         return _recent(self._mixtures, askable.key, _MIXTURES_OF_AN_LM)
 
     def together(self, askables: Sequence[Askable]) -> AskedTogether:
-        """These mixtures, to be asked together."""
+        """Return these mixtures as a group that is asked together."""
         # A mixture that is not asked costs nothing, so a larger group that includes these can be used.
         for keys in reversed(self._groups):
             if all(one.key in keys for one in askables) and len(keys) <= 2 * len(askables):
@@ -68,14 +68,14 @@ class LoadedLM:
 
 
 class LoadedLMs:
-    """LMs that stay loaded while their weights fit a number of bytes."""
+    """LMs that stay loaded while their weights fit into a given number of bytes."""
 
     def __init__(self, limit: int, load: Callable[..., FrozenLM] = load_lm) -> None:
         self._limit, self._load = limit, load
         self._lms: OrderedDict[LMSource, LoadedLM] = OrderedDict()
 
     def get(self, source: LMSource) -> LoadedLM:
-        """The LM, which is loaded if it is not there; others make room for it."""
+        """Return the LM, which is loaded if it is not in the cache; others make room for it."""
         if source not in self._lms:
             self._make_room(_size_on_disk(source))
             loaded = LoadedLM(self._loaded(source))
@@ -112,7 +112,7 @@ class LoadedLMs:
 
 
 def _size_on_disk(source: LMSource) -> int:
-    """The size of an LM's weights in a local folder; 0 if it is unknown."""
+    """Return the size of an LM's weights in a local folder; 0 if it is unknown."""
     folder = built_in_folder(source.name) or Path(source.name)
     return sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0
 

@@ -16,7 +16,7 @@ class _State(Collector):
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        """The current figures."""
+        """Yield the current figures."""
         service, counts = self._service, self._service.queue.counts
         for name, what, value in (
             ("asked", "x's that went through an LM", counts.asked),
@@ -38,13 +38,13 @@ class _State(Collector):
 
 
 class _Labelled(Collector):
-    """The figures of others labelled with the name of a replica, so that they do not seem to jump between scrapes."""
+    """The figures of other collectors, labelled by replica, so that they do not seem to jump between scrapes."""
 
     def __init__(self, collectors: CollectorRegistry, replica: str) -> None:
         self._collectors, self._replica = collectors, replica
 
     def collect(self) -> Iterator[Metric]:
-        """The same figures, labelled."""
+        """Yield the same figures, labelled."""
         for metric in self._collectors.collect():
             labels = {"replica": self._replica}
             metric.samples = [one._replace(labels={**one.labels, **labels}) for one in metric.samples]
@@ -52,7 +52,7 @@ class _Labelled(Collector):
 
 
 class Metrics:
-    """The figures of one service; of several replicas behind one address, each names itself."""
+    """The figures of one service; if several replicas share an address, each labels its figures with its name."""
 
     def __init__(self, service: Service, replica: str | None = None) -> None:
         self._collectors = CollectorRegistry()  # only of this service, not of the process
@@ -71,7 +71,7 @@ class Metrics:
         )
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        """Counts a request."""
+        """Count a request."""
         if (route, status) not in self._children:
             self._children[route, status] = self._requests.labels(route, str(status)), self._seconds.labels(route)
         requests, times = self._children[route, status]
@@ -79,5 +79,5 @@ class Metrics:
         times.observe(seconds)
 
     def text(self) -> bytes:
-        """All figures in Prometheus' text format."""
+        """Return all figures in Prometheus' text format."""
         return generate_latest(self._shown)

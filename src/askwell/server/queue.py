@@ -1,7 +1,7 @@
 """The queue in front of the LMs: questions of many clients to the same LM are answered in one batch.
 
-One thread does all work with LMs. It takes the x's that are waiting for the LM of the oldest request, from any client
-and for any mixture, as one batch.
+One thread does all the work with LMs. It takes the x's that are waiting for the LM of the oldest request, from any
+client and for any mixture, as one batch.
 """
 
 import math
@@ -38,7 +38,7 @@ class _Request:
     future: Future[AnswersToAll]
     found: dict[int, list[Reply]] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)
-    """The places of the x's that are still to be asked, the next one last."""
+    """The indices of the x's that are still to be asked, the next one last."""
 
 
 @dataclass(eq=False)
@@ -87,7 +87,7 @@ class AskQueue:
             return self._places_taken
 
     def ask(self, askable: Askable, xs: Sequence[str], top: int = 10) -> "Future[AnswersToAll]":
-        """The answers to each x; refused if the queue has no room for all of them.
+        """Queue x's and return a future of their answers; refuse them if the queue has no room for all of them.
 
         Cancelling the future frees the places of x's that are not yet being asked.
         """
@@ -110,14 +110,14 @@ class AskQueue:
         return request.future
 
     def call(self, work: Callable[[LoadedLMs], T]) -> "Future[T]":
-        """The result of `work`, which may use the LMs while it runs."""
+        """Return a future of the result of `work`, which may use the LMs while it runs."""
         call = _Call(work, Future())
         with self._changed:
             self._enter(call)
         return call.future
 
     def close(self) -> None:
-        """Accepts nothing new, finishes what is waiting, and stops the thread."""
+        """Accept nothing new, finish what is waiting, and stop the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -172,9 +172,9 @@ class AskQueue:
                 self._answer(batch)
 
     def _gather(self) -> None:
-        """Waits for as many x's as the last batch had, while they keep coming: clients that were answered ask again.
+        """Wait for as many x's as the last batch had, while they keep coming: clients that were answered ask again.
 
-        A batch of a few takes the LM nearly as long as one of many.
+        A small batch takes the LM nearly as long as a large one.
         """
         self._wanted = min(self._last_batch, self._settings.batch, self._settings.places)
         before = 0
@@ -191,7 +191,7 @@ class AskQueue:
                 call.future.set_exception(error)
 
     def _next_batch(self, first: _Request) -> list[tuple[_Request, list[int]]]:
-        """The x's to ask now, from each request for the first one's LM."""
+        """Take the x's of the next batch, from each request for the first one's LM."""
         room = self._settings.batch
         batch = []
         for request in list(self._requests):
@@ -236,7 +236,7 @@ class AskQueue:
     def _only_askable(
         self, loaded: LoadedLM, batch: list[tuple[_Request, list[int]]]
     ) -> list[tuple[_Request, list[int]]]:
-        """The requests whose mixtures can be built and whose x's can be asked; the others fail."""
+        """Keep the requests whose mixtures can be built and whose x's can be asked; fail the others."""
         by_mixture: dict[tuple[str, ...], list[tuple[_Request, list[int]]]] = {}
         for request, taken in batch:
             by_mixture.setdefault(request.askable.key, []).append((request, taken))
@@ -294,14 +294,14 @@ class AskQueue:
 
 
 def _finish(request: _Request) -> None:
-    """Sets the answers of all x's; a repeated x was asked once."""
+    """Set the answers of all x's; a repeated x was asked once."""
     by_x = {request.xs[place]: replies for place, replies in request.found.items()}
     if request.future.set_running_or_notify_cancel():
         request.future.set_result([by_x[x] for x in request.xs])
 
 
 def raise_later(error: Exception) -> None:
-    """Shows a bug on stderr, as threading does, while the service goes on."""
+    """Show a bug on stderr, as threading does, while the service keeps running."""
     threading.excepthook(
         threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
     )

@@ -12,10 +12,10 @@ from askwell.errors import AskwellError, UsageError
 
 
 class PlainJSON(JSONResponse):
-    """JSON in ASCII alone, which can be shown on any terminal."""
+    """JSON in pure ASCII, which can be shown on any terminal."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes of a document."""
+        """Encode a document as bytes."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -70,7 +70,7 @@ class Explained:
 
 
 def explain(error: Exception) -> Explained:
-    """The status and the sentence for an error; unexpected errors are not shown to clients."""
+    """Return the status and the sentence for an error; unexpected errors are not shown to clients."""
     if isinstance(error, HTTPException):
         return Explained(error.status_code, str(error.detail), dict(error.headers or {}))
     if isinstance(error, RequestValidationError):

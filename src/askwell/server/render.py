@@ -20,7 +20,7 @@ from askwell.views.to_html import blocks_html, document_html, new_environment, s
 
 PAGES = {"/": "Ask", "/prompts": "Prompts", "/runs": "Runs", "/trust": "Trust", "/train": "Train"}
 Link = tuple[str, str]
-"""An address and what it is called."""
+"""An address and its title."""
 
 
 def page(

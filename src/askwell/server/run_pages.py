@@ -48,7 +48,7 @@ def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> H
 
 
 def _alike(runs: dict[str, Run]) -> tuple[str, str]:
-    """The first two runs that can be compared, since they share their facts; empty names if there are none."""
+    """Return the first two runs that can be compared because they share their facts; empty names if there are none."""
     first_of: dict[str, str] = {}
     for name, run in runs.items():
         other = first_of.setdefault(run.record.spec.facts_sha256, name)

@@ -15,7 +15,7 @@ from askwell.server.settings import (
 
 
 def _is_text(value: str) -> str:
-    """Surrogates cannot be written as UTF-8, and tokenizers take none."""
+    """Refuse surrogates, which cannot be encoded as UTF-8 and which tokenizers do not accept."""
     value.encode("utf-8")
     return value
 

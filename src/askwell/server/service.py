@@ -55,54 +55,54 @@ class Service:
         self.jobs: JobBoard = jobs or Jobs(settings.runs, settings.waiting_jobs)
 
     def ask(self, name: str, xs: Sequence[str], top: int = 10) -> "Future[list[list[Reply]]]":
-        """The answers of a mixture to each x."""
+        """Return a future of the answers of a mixture to each x."""
         return self.queue.ask(self.catalogue.askable(self.catalogue.find(name)), xs, top)
 
     def words(self, entry: Entry) -> "Future[list[PromptWords]]":
-        """The prompts of a mixture in words."""
+        """Return a future of the prompts of a mixture in words."""
         askable = self.catalogue.askable(entry)
         return self.queue.call(lambda lms: nearest_words(lms.get(askable.lm).mixture(askable)))
 
     def behind(self, entry: Entry, x: str) -> "Future[list[PromptReply]]":
-        """The weight of each prompt of a mixture for an x, and what it answers by itself."""
+        """Return a future of the weight of each prompt of a mixture for an x, and what it answers by itself."""
         askable = self.catalogue.askable(entry)
         return self.queue.call(lambda lms: lms.get(askable.lm).mixture(askable).answering().prompts_behind(x))
 
     def lms(self) -> list[ListedLM]:
-        """The available LMs."""
+        """Return the available LMs."""
         return [lm for lm in list_lms() if lm.ready]
 
     def lm_source(self, name: str) -> LMSource:
-        """Where the LM named in a request can be loaded from; it must be one of those available."""
+        """Return where the LM named in a request can be loaded from; it must be one of those available."""
         known = {lm.name for lm in self.lms()}
         if name not in known:
             raise NoSuchName(f"there is no LM {name[:80]!r} here; choose from {', '.join(sorted(known))}")
         return LMSource(name)
 
     def train(self, order: Order) -> Job:
-        """Starts a training job."""
+        """Start a training job."""
         self.need_training()
         return self.jobs.start(order)
 
     def need_training(self) -> None:
-        """Raises if training is switched off."""
+        """Raise an error if training is switched off."""
         if not self.settings.training:
             raise SwitchedOff("training is switched off here")
 
     def tune_testbed(self, entry: Entry) -> Job:
-        """Starts tuning the testbed's prompts of an entry."""
+        """Start tuning the testbed's prompts of an entry."""
         if entry.run is not None or not entry.relation.startswith(PREFIX):
             raise UsageError(f"{entry.name} does not belong to the testbed")
         templates = tuple(entry.templates)
         return self.train(Order(LMSource(entry.lm), entry.relation, (), templates, prompts=TESTBED_PROMPTS))
 
     def check(self, lm: str, texts: Sequence[str], facts: Sequence[Fact]) -> "Future[CheckedOrder]":
-        """How an LM reads templates, and which facts it could not be asked with them."""
+        """Check how an LM reads templates, and which facts it could not be asked with them."""
         source = self.lm_source(lm)
         return self.queue.call(lambda lms: _check(lms.get(source).lm, texts, facts))
 
     def close(self) -> None:
-        """Stops training, finishes pending requests, and accepts no more."""
+        """Stop training, finish pending requests, and accept no more."""
         self.jobs.close()
         self.queue.close()
 

@@ -22,27 +22,27 @@ class Settings:
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
     """The names under which the service answers; anything else in a Host header is refused."""
     memory: int = 4 * 2**30
-    """Bytes of LMs that stay loaded."""
+    """How many bytes of LMs stay loaded."""
     places: int = 1024
-    """x's that can wait to be asked."""
+    """The maximum number of x's that can wait to be asked."""
     batch: int = 256
-    """x's that are asked at once."""
+    """The maximum number of x's that are asked at once."""
     kept_answers: int = 20_000
-    """x's whose answers are kept."""
+    """The maximum number of x's whose answers are cached."""
     waiting_jobs: int = 8
-    """Training jobs that can wait."""
+    """The maximum number of training jobs that can wait."""
     body: int = 4 * 2**20
-    """Bytes of a request."""
+    """The maximum size of a request in bytes."""
     body_seconds: float = 30.0
     """How long a request may take to arrive."""
     threads: int | None = None
-    """CPU threads of the LM; None: as torch has them."""
+    """CPU threads of the LM; None: torch's default."""
 
 
 MOST_XS = 1000
-"""x's in one request."""
+"""The maximum number of x's in one request."""
 LONGEST_TEXT = 1000
-"""Characters of an x, a y or a template."""
+"""The maximum number of characters in an x, a y or a template."""
 LONGEST_NAME = 200
 MOST_FACTS = 20_000
 MOST_TEMPLATES = 200
@@ -50,7 +50,7 @@ MOST_ANSWERS = 100
 
 
 def is_local(host: str) -> bool:
-    """Whether a host can be reached only from this machine."""
+    """Tell whether a host can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -58,7 +58,7 @@ def is_local(host: str) -> bool:
 
 
 def check_reach(host: str, token: str | None) -> None:
-    """Refuses access from other machines without a token."""
+    """Refuse access from other machines without a token."""
     if not is_local(host) and not token:
         raise BadOption(
             f"--host {host} gives other machines access, so it needs a token: give --token, or set ASKWELL_TOKEN"
@@ -68,12 +68,12 @@ def check_reach(host: str, token: str | None) -> None:
 
 
 def names_of(host: str) -> tuple[str, ...]:
-    """The names under which a service at this host is reached."""
+    """Return the names under which a service at this host is reached."""
     return ("127.0.0.1", "localhost", "::1", host, *(() if is_local(host) else (socket.gethostname().lower(),)))
 
 
 def check_runs(runs: Path | None) -> None:
-    """Refuses a path that is not a folder."""
+    """Refuse a path that is not a folder."""
     if runs is not None and not runs.is_dir():
         problem = "this is a file; name a folder of runs" if runs.exists() else "there is no such folder"
         raise BadFile(runs, problem)
@@ -91,7 +91,7 @@ def folder_of_new_runs(runs: Path | None) -> Path:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 picks a free one."""
+    """Open a socket that listens on this host and port; port 0 picks a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -106,6 +106,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """The address of a socket, for a browser."""
+    """Return the address of a socket, for a browser."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

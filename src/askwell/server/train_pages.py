@@ -30,7 +30,7 @@ Long = Annotated[str, Form()]
 
 @router.get("/train", response_class=HTMLResponse)
 def train_page(request: Request) -> HTMLResponse:
-    """The form, and the jobs so far."""
+    """Show the form, and the jobs so far."""
     service = service_of(request)
     jobs = [job_info(job, service) for job in service.jobs.all()]
     filling: dict[str, Any] = {"example_facts": _EXAMPLE_FACTS, "example_templates": _EXAMPLE_TEMPLATES, "jobs": jobs}
@@ -45,7 +45,7 @@ async def check(
     templates: Long = "",
     file: Annotated[UploadFile | None, File()] = None,
 ) -> HTMLResponse:
-    """How the LM reads the templates, and which facts it could not be asked."""
+    """Show how the LM reads the templates, and which facts it could not be asked."""
     texts, problem, pairs = _lines(templates), "", []
     try:
         pairs = await _all_pairs(facts, file)
@@ -66,7 +66,7 @@ async def start(
     deep: Annotated[bool, Form()] = False,
     file: Annotated[UploadFile | None, File()] = None,
 ) -> RedirectResponse:
-    """Starts a job and shows it."""
+    """Start a job and show it."""
     service = service_of(request)
     pairs = await _all_pairs(facts, file)
     name = relation.strip()
@@ -87,7 +87,7 @@ async def start(
 
 @router.get("/train/{job}", response_class=HTMLResponse)
 def job_page(request: Request, job: str) -> HTMLResponse:
-    """The current state of a job."""
+    """Show the current state of a job."""
     service = service_of(request)
     found = job_info(service.jobs.find(job), service)
     points = [(float(line.pairs), line.dev_p_at_1) for line in found.history]
@@ -96,7 +96,7 @@ def job_page(request: Request, job: str) -> HTMLResponse:
 
 @router.post("/train/{job}/cancel")
 def cancel(request: Request, job: str) -> RedirectResponse:
-    """Cancels a job."""
+    """Cancel a job."""
     service_of(request).jobs.cancel(job)
     return RedirectResponse(f"/train/{job}", status_code=303)
 
@@ -109,7 +109,7 @@ def _lines(text: str) -> list[str]:
 
 
 async def _all_pairs(text: str, file: SentFile | None) -> list[Fact]:
-    """The pairs that were pasted and those of an uploaded file."""
+    """Return the pairs that were pasted and those of an uploaded file."""
     pairs = list(_pairs(text))
     if file is not None and file.filename:
         with uploaded(await file.read(), file.filename) as path:
@@ -120,7 +120,7 @@ async def _all_pairs(text: str, file: SentFile | None) -> list[Fact]:
 
 
 def _pairs(text: str) -> list[Fact]:
-    """Lines of x and y with a tab, a semicolon or a comma between them."""
+    """Parse lines of x and y separated by a tab, a semicolon or a comma."""
     pairs = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():

@@ -10,8 +10,8 @@ from askwell.errors import BadOption, did_you_mean
 
 
 class Spec(BaseModel):
-    """Frozen, and refuses keys that it does not know and numbers that are not finite; the text under a field is its
-    description."""
+    """The base of all specs: frozen; refuses unknown keys and numbers that are not finite. The docstring of a field is
+    its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -24,9 +24,11 @@ class Spec(BaseModel):
         to: Callable[..., Any],
         elsewhere: Mapping[str, "type[Spec]"] | None = None,
     ) -> Self:
-        """Return the spec that the function `to` was given, or that of the fields that it was given by name instead;
-        BadOption if one is unknown or has a value that it cannot have. `elsewhere` names functions that take the fields
-        of other specs, for the message about a field that was given to the wrong one."""
+        """Return the spec that was passed to the function `to`, or build it from the fields passed by name instead.
+
+        BadOption is raised if a field is unknown or has an invalid value. `elsewhere` names functions that take the
+        fields of other specs, for the message about a field that was passed to the wrong one.
+        """
         if spec is not None and choices:
             fields = ", ".join(choices)
             raise BadOption(f"a spec and {fields} are given: give {cls.__name__}(…), or its fields by name, not both")
@@ -45,7 +47,7 @@ class Spec(BaseModel):
 
 
 def no_such_option(option: str, to: Callable[..., Any], *specs: type[Spec]) -> BadOption:
-    """Return the error that a function, which also takes the fields of some specs by name, has no such option."""
+    """Return the error for an unknown option of a function that also takes the fields of some specs by name."""
     own = [name for name, one in inspect.signature(to).parameters.items() if one.kind is one.KEYWORD_ONLY]
     fields = [name for spec in specs for name in spec.model_fields]
     return BadOption(f"there is no option {option!r}{did_you_mean(option, dict.fromkeys([*own, *fields]))}")

@@ -101,8 +101,8 @@ class MixtureSpec(Spec):
 
 
 class ContextScores(Spec):
-    """How probable a run's train facts are after each thing that was tried before the sentence: means of
-    log p(y | x, t) over the same (fact, prompt) pairs, under untuned prompts. Empty if nothing was left to choose."""
+    """How probable a run's train facts are after each context that was tried before the sentence: means of
+    log p(y | x, t) over the same (fact, prompt) pairs, under untuned prompts. Empty if there was nothing to choose."""
 
     begins: dict[Begin, float] = Field(default_factory=dict)
     """By what the sentences begin with."""
@@ -116,7 +116,7 @@ class ContextScores(Spec):
 
 
 class SettledMixtureSpec(MixtureSpec):
-    """A mixture's choices after "auto" has become a value: what its LM is really asked with."""
+    """A mixture's choices after every "auto" was replaced by a value: what its LM is actually asked with."""
 
     begin: Begin
     lead_in: str = NO_LEAD_IN
@@ -133,7 +133,7 @@ class SettledMixtureSpec(MixtureSpec):
 
 
 def with_line_breaks(text: str) -> str:
-    r"""A text in which \n is a line break, since shells make these hard to type; ValueError if it is not UTF-8."""
+    r"""Replace \n by a line break, since shells make these hard to type; ValueError if the text is not UTF-8."""
     if not is_utf8(text):  # as the shell passes on what is typed in another encoding
         raise ValueError("the text holds bytes that are not UTF-8")
     return text.replace("\\n", "\n")

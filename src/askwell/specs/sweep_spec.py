@@ -11,7 +11,7 @@ from askwell.specs.run_spec import ControlKind, DeviceKind, Digits
 from askwell.specs.training_spec import TrainingSpec
 
 MOST_RUNS = 100_000
-"""The most runs of a sweep: its plan keeps each of them, which takes a few kilobytes and milliseconds."""
+"""The maximum number of runs in a sweep: its plan holds each of them, at a few kilobytes and milliseconds per run."""
 
 EngineName = Literal["in-process", "pool", "ray"]
 # Chosen for the whole sweep, not for each setting.
@@ -183,7 +183,7 @@ class SweepSpec(Spec):
         return self
 
     def check_size(self, relations: int) -> None:
-        """Refuses a sweep that has too many runs for a plan, with so many relations; ValueError if it has."""
+        """Raise ValueError if the sweep, on this many relations, has too many runs for a plan."""
         runs = 0
         for setting in self.settings.values():
             names = len(self.prompts if setting.prompts is None else setting.prompts)

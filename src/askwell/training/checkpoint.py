@@ -1,7 +1,7 @@
 """Checkpoints: the state of a run between two steps, from which it can be resumed.
 
 A checkpoint carries the id of its run, which is a hash of everything that determines it, and a hash of its own content,
-so what is read is what the same run has written.
+so what is read is what the same run wrote.
 """
 
 import shutil
@@ -47,7 +47,7 @@ def read_checkpoint(folder: Path, run: str) -> tuple[dict[str, Tensor], dict[str
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Remove the state in a folder, and what a process left there that was killed while it wrote one."""
+    """Remove the state in a folder, and the leftovers of a process that was killed while writing one."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
     for unfinished in folder.glob(f".{CHECKPOINT}.*"):
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -16,17 +16,17 @@ KeptBy = Literal["P@1", "near-best", "log-loss"]
 
 
 def badness(scores: Mapping[str, Any]) -> tuple[float, float]:
-    """A key that sorts dev scores, the best first: by P@1, then by log-loss, which is None if infinite."""
+    """Return a key that sorts dev scores, the best first: by P@1, then by log-loss, which is None if infinite."""
     return -scores["P@1"], loss_or_inf(scores)
 
 
 def loss_or_inf(scores: Mapping[str, Any]) -> float:
-    """The log-loss, which is written as None if infinite."""
+    """Return the log-loss, which is infinite where None is written."""
     return math.inf if scores["log_loss"] is None else scores["log_loss"]
 
 
 def best_by_dev(lines: Iterable[LineT], scores_of: Callable[[LineT], Mapping[str, Any]]) -> LineT:
-    """The line with the best dev scores, the earliest of equal ones."""
+    """Return the line with the best dev scores, the earliest if several tie."""
     return min(lines, key=lambda line: badness(scores_of(line)))
 
 
@@ -47,13 +47,13 @@ class HistoryLine:
     """T; None where the weights have none."""
 
     def as_json(self) -> dict[str, Any]:
-        """As written to history.jsonl."""
+        """Return the line as it is written to history.jsonl."""
         line = {name: getattr(self, name) for name in ("round", "pairs", "train_loss", "dev", "effective_prompts")}
         return line if self.temperature is None else {**line, "temperature": self.temperature}
 
 
 def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryLine:
-    """The line of the state that is kept, the earliest of equal ones.
+    """Return the line of the state that is kept, the earliest if several tie.
 
     On few dev facts P@1 is coarse: "near-best" compares by log-loss states that differ by one fact, or by less than
     half the standard error. Half, since the states of one run agree on most facts, so that their difference is more
@@ -71,14 +71,14 @@ def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryL
 
 
 def standard_error(per_cent: float, facts: int) -> float:
-    """The standard error of a P@1 over this many facts, in per cent; one right and one wrong answer are added, so that
-    a few facts that are all right or all wrong do not count as certain."""
+    """Compute the standard error of a P@1 over this many facts, in per cent; one right and one wrong answer are added,
+    so that a few facts that are all right or all wrong do not count as certain."""
     share = (per_cent / 100 * facts + 1) / (facts + 2)
     return 100 * math.sqrt(share * (1 - share) / (facts + 2))
 
 
 def may_be_kept(history: Iterable[HistoryLine], kept_by: KeptBy) -> list[HistoryLine]:
-    """The lines whose states can still turn out to be the best, whatever comes.
+    """Return the lines whose states can still turn out to be the best, whatever comes later.
 
     A higher P@1 that comes later changes which states are within its standard error, so an earlier state that was not
     the best can become the best: all states are kept that no other matches or beats in both P@1 and log-loss.
@@ -135,7 +135,7 @@ class TrainingResult(ShowsItself, AsFrame):
     """The answers that y was ranked among on dev."""
 
     def summary(self) -> Document:
-        """The dev scores during training; the one that was kept is marked."""
+        """Summarise the dev scores during training, with the kept state marked."""
         rows = [
             (
                 f"{line.pairs:,}",
@@ -158,7 +158,7 @@ class TrainingResult(ShowsItself, AsFrame):
         return overview(heading, columns, rows, columns[:4], notes)
 
     def records(self) -> Records:
-        """A row for each time that dev was scored."""
+        """Return a row for each time that dev was scored."""
         return [
             {
                 "pairs": line.pairs,
@@ -171,7 +171,7 @@ class TrainingResult(ShowsItself, AsFrame):
         ]
 
     def plot(self, ax: Any = None, *, label: str = "") -> Any:
-        """Dev P@1 during tuning, with the kept state marked. Returns the matplotlib axes."""
+        """Plot dev P@1 during tuning, with the kept state marked, and return the matplotlib axes."""
         from askwell.views.plots import plot_curve
 
         points = [(line.pairs, line.dev["P@1"]) for line in self.history]
@@ -189,7 +189,7 @@ class TrainingResult(ShowsItself, AsFrame):
 
     @property
     def learned_from(self) -> LearnedFrom:
-        """Return what the mixture was trained on and how, to be saved with it."""
+        """What the mixture was trained on and how, to be saved with it."""
         return LearnedFrom(
             train_facts=self.train_facts,
             dev_facts=self.dev_facts,

@@ -53,7 +53,7 @@ def train(
     progress: Callable[[TrainingProgress], None] | bool | None = None,
     **choices: Any,
 ) -> TrainingResult:
-    """Tunes the mixture on a relation's train facts and leaves it in the state that was best on its dev facts.
+    """Tune the mixture on a relation's train facts and leave it in the state that was best on its dev facts.
 
     Pass a `spec`, or fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With
     `candidates`, it is tuned to choose among them. `facts` are the relation's facts, if they are already encoded. With
@@ -138,7 +138,7 @@ def _train(
             vocabulary=answers.vocabulary,
         )
 
-    # What the LM computes for an x before all tuned words never changes, so it is kept if it is needed again.
+    # What the LM computes for an x before all tuned words never changes, so it is cached if it is needed again.
     again = [dev.xs, *([train_facts.xs] if schedule.pairs > len(train_facts) * len(mixture.prompts) else [])]
     kept = ExitStack()
     try:
@@ -181,7 +181,7 @@ def _warn_of_left_out(relation: Relation, left_out: Mapping[str, tuple[LeftOutFa
 def _with_answers(
     facts: EncodedRelation, split: SplitName, answers: Answers, left_out: dict[str, tuple[LeftOutFact, ...]]
 ) -> EncodedFacts:
-    """Return the facts whose y is one of the answers; the others are left out. An error if there are none."""
+    """Return the facts whose y is one of the answers; the others are left out. It is an error if there are none."""
     encoded, others = answers.choose(facts.split(split))
     left_out[split] = (*facts.left_out(split), *others)
     if not len(encoded):
@@ -190,7 +190,7 @@ def _with_answers(
 
 
 def _spread(facts: EncodedFacts, count: int) -> EncodedFacts:
-    """This many of the facts, evenly spaced; the facts themselves if that is all of them."""
+    """Return this many of the facts, evenly spaced; the facts themselves if that is all of them."""
     if count >= len(facts):
         return facts
     kept = torch.zeros(len(facts), dtype=torch.bool, device=facts.answers.device)
@@ -207,7 +207,7 @@ def _stretch(
     state: State,
     tell: Callable[[int, None], None],
 ) -> None:
-    """The steps of the next stretch of the schedule."""
+    """Take the steps of the next stretch of the schedule."""
     facts_done = 0
     posteriors = torch.zeros_like(mixture.weight_logits)
     tuned, first = tuned_by(optimizer, mixture), schedule.steps_after(state.stretches)
@@ -237,7 +237,7 @@ def _stretch(
 def _score(
     answers: Answers, dev: EncodedFacts, relation: Relation, round_: int, pairs: int, train_loss: float | None
 ) -> HistoryLine:
-    """The history's line: what the mixture scores on dev after this many pairs."""
+    """Score the mixture on dev after this many pairs, and return the line for its history."""
     scores, prompts = score_facts(answers, dev, relation), answers.prompts
     return HistoryLine(round_, pairs, train_loss, scores, prompts.effective_prompts, prompts.temperature)
 

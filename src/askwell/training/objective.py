@@ -33,7 +33,7 @@ class Objective:
         self._known = None if tunes_prompts else answers.read_once(encoded)
 
     def loss(self, rows: Int[Tensor, " facts"]) -> Loss:
-        """Return the loss of the facts of these rows, without those that all prompts show as examples."""
+        """Return the loss of the facts in these rows, without those that all prompts show as examples."""
         if self._prompts.examples:  # encoding leaves such facts out, but prompts can be dropped later
             rows = rows[~self._prompts.is_own_example(self._encoded.xs, rows)]
             if not len(rows):

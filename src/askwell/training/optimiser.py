@@ -22,7 +22,7 @@ from askwell.specs.training_spec import PAPER_BETA1, TrainingSpec
 OF_WORDS = 0.2
 """A step on the vectors at layer 0, in standard deviations of the word vectors."""
 OF_HIDDEN = 0.02
-"""A step on a deeper layer's perturbation, in standard deviations of what leaves that layer."""
+"""A step on a deeper layer's perturbation, in standard deviations of that layer's output."""
 OF_WEIGHTS = 0.1
 """A step on the weights' logits and log T, which do not depend on the LM's scale."""
 BETA1, BETA1_OF_SEVERAL = 0.9, 0.7
@@ -42,12 +42,12 @@ class Rates:
     weights: float
 
     def as_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the step sizes as plain data."""
         return {"vectors": self.vectors, "layers": self.layers, "weights": self.weights}
 
 
 def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates:
-    """The step sizes of a run: those that the spec gives, and for the rest the recipe's."""
+    """Return the step sizes of a run: those that the spec gives, and the recipe's for the rest."""
     everything = spec.learning_rate or (_PAPER if spec.recipe == "paper" else None)
     vectors, layers = spec.vectors_rate or everything, spec.layers_rate or everything
     weights = spec.weights_rate or everything or OF_WEIGHTS
@@ -65,14 +65,14 @@ def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates
 
 @torch.no_grad()
 def word_scale(lm: FrozenLM) -> float:
-    """The standard deviation of the word vectors, coordinate by coordinate, as a mean over coordinates."""
+    """Compute the standard deviation of the word vectors in each coordinate, averaged over coordinates."""
     words = lm.word_vectors(torch.arange(lm.word_count, device=lm.device))
     return float(words.to(lm.parameter_dtype).std(0).mean())
 
 
 @torch.no_grad()
 def hidden_scales(lm: FrozenLM, batch: Batch, vectors: Tensor) -> dict[str, list[float]]:
-    """For each stack the standard deviation of what leaves each of its layers, over all tokens of a batch.
+    """Measure the standard deviation of the output of each layer of each stack, over all tokens of a batch.
 
     The median over coordinates is taken, not the mean: in many LMs a few coordinates are a hundred times larger than
     all others.
@@ -103,7 +103,7 @@ def hidden_scales(lm: FrozenLM, batch: Batch, vectors: Tensor) -> dict[str, list
 
 
 def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
-    """Enables gradients for the parameters that the spec tunes, and for no others."""
+    """Enable gradients for the parameters that the spec tunes, and for no others."""
     is_mixture = not mixture.is_product
     if not is_mixture and spec.method == "em":
         raise BadOption(
@@ -126,13 +126,13 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
 
 
 def penalty(mixture: Mixture) -> Float[Tensor, ""]:
-    """The squared norm of everything that is tuned and added to the prompts."""
+    """Compute the squared norm of everything that is tuned and added to the prompts."""
     added = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.parameters()]
     return torch.stack([part.square().sum() for part in added if part.requires_grad]).sum()
 
 
 def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.optim.Adam | None:
-    """Adam over everything that is tuned by gradient, in groups with separate step sizes, also stored under "peak".
+    """Create Adam over everything that is tuned by gradient, in groups with their own step sizes, also kept as "peak".
 
     None if nothing is tuned by gradient, since EM has a closed form for all of it.
     """
@@ -164,7 +164,7 @@ def _beta1(mixture: Mixture, spec: TrainingSpec) -> float:
 
 
 def step(optimizer: torch.optim.Optimizer, fraction: float) -> None:
-    """A step with that fraction of the peak step sizes; afterwards all gradients are zero."""
+    """Take a step with that fraction of the peak step sizes; afterwards all gradients are zero."""
     for group in optimizer.param_groups:
         group["lr"] = fraction * group["peak"]
     optimizer.step()
@@ -172,13 +172,13 @@ def step(optimizer: torch.optim.Optimizer, fraction: float) -> None:
 
 
 def moments_of(optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
-    """A copy of Adam's moments and step counts, named by the parameter's number and what it is."""
+    """Copy Adam's moments and step counts, named by the parameter's number and the kind of value."""
     state = {} if optimizer is None else optimizer.state_dict()["state"]
     return {f"{number}/{name}": value.clone() for number, each in state.items() for name, value in each.items()}
 
 
 def restore_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor]) -> None:
-    """Gives Adam the moments that `moments_of` copied; DamagedFile if they do not belong to its parameters."""
+    """Restore the moments that `moments_of` copied; DamagedFile if they do not belong to the optimiser's parameters."""
     moved = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     expected = {f"{number}/step": torch.Size([]) for number in range(len(moved))}
     for number, parameter in enumerate(moved):
@@ -194,7 +194,7 @@ def restore_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tens
 
 
 def tuned_by(optimizer: torch.optim.Optimizer | None, mixture: Mixture) -> dict[str, nn.Parameter]:
-    """The parameters of the mixture that the optimiser moves, by name."""
+    """Return the parameters of the mixture that the optimiser moves, by name."""
     groups = [] if optimizer is None else optimizer.param_groups
     moved = {id(parameter) for group in groups for parameter in group["params"]}
     return {name: parameter for name, parameter in mixture.named_parameters() if id(parameter) in moved}
@@ -202,7 +202,7 @@ def tuned_by(optimizer: torch.optim.Optimizer | None, mixture: Mixture) -> dict[
 
 @torch.no_grad()
 def add_to_means(means: dict[str, Tensor], tuned: Mapping[str, nn.Parameter], weight: float) -> None:
-    """Moves the means of all tuned parameters towards their present values by that weight; they start as these."""
+    """Move the means of all tuned parameters towards the current values by that weight; they start at these values."""
     for name, parameter in tuned.items():
         now = parameter.detach()
         mean = means.get(name, now)

@@ -15,7 +15,7 @@ from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine, best_of, loss_or_inf
 
 _PAIRS = {"cycle": (2000, 2000, 4000), "plateau": (1600, 2400, 2800)}
-"""The pairs of a mixture of many prompts; what is shared out among few prompts besides; and the most of all."""
+"""The pairs of a mixture of many prompts; what is added to them, divided by the number of prompts; and the maximum."""
 STRETCHES = 8
 """A cycle has this many stretches; after each, the run can be interrupted and resumed."""
 WARM_UP = 0.1
@@ -24,7 +24,7 @@ _PAIRS_OF_STEP = 32
 _PAPER_EPOCHS, _PAPER_PATIENCE, _PAPER_FACTS = 16, 4, 64
 
 PLATEAU_STRETCH, PLATEAU_FACTS = 128, 16
-"""A stretch of a run that ends by itself: this many pairs, or as many as this many facts make."""
+"""A stretch of a run that ends by itself: this many pairs, or the pairs of this many facts."""
 PLATEAU_FACTS_OF_STEP = 16
 """The most facts that one of its steps takes: more make a step more expensive, but hardly better."""
 PLATEAU_WARM_UP = 4
@@ -58,9 +58,9 @@ class Schedule:
     ends: tuple[int, ...]
     """The number of steps done at the end of each stretch."""
     score_every: int
-    """Dev is scored after every this many stretches."""
+    """The number of stretches between two dev scores."""
     patience: int | None
-    """Stop after this many dev scores without a better one; None: never for this reason."""
+    """Stop after this many dev scores without a better one; None to never stop for this reason."""
     recipe: Literal["plateau", "cycle", "paper"]
     seed: int
 
@@ -70,7 +70,7 @@ class Schedule:
         return self.recipe == "plateau"
 
     def is_over(self, stretches: int, history: Sequence[HistoryLine]) -> bool:
-        """Whether a run ends after this many stretches: all steps are done, or dev has stopped improving."""
+        """Tell whether a run ends after this many stretches: all steps are done, or dev has stopped improving."""
         if stretches >= len(self.ends):
             return True
         if self.ends_by_itself:
@@ -81,7 +81,7 @@ class Schedule:
         return self.patience is not None and history[-1].round - best_of(history).round >= self.patience
 
     def weight_in_mean(self, step: int) -> float:
-        """How much a step, counted from 0, weighs in the mean over steps when it is added to it.
+        """Return how much a step, counted from 0, weighs when it is added to the mean over steps.
 
         With these weights each step counts in proportion to a power of its number: the first steps are soon forgotten,
         whatever the length of the run turns out to be.
@@ -99,11 +99,11 @@ class Schedule:
         return self.pairs_after(len(self.ends))
 
     def steps_after(self, stretches: int) -> int:
-        """Steps of this many stretches."""
+        """Return the number of steps in this many stretches."""
         return self.ends[stretches - 1] if stretches else 0
 
     def pairs_after(self, stretches: int) -> int:
-        """(fact, prompt) pairs of this many stretches."""
+        """Return the number of (fact, prompt) pairs in this many stretches."""
         epochs, left = divmod(self.steps_after(stretches), self._steps_of_epoch)
         return (epochs * self.facts + min(left * self.batch, self.facts)) * self.prompts
 
@@ -113,11 +113,11 @@ class Schedule:
         return ceil(len(self.ends) / 3)
 
     def scores_dev(self, stretches: int) -> bool:
-        """Whether dev is scored when this many stretches are done."""
+        """Tell whether dev is scored when this many stretches are done."""
         return stretches % self.score_every == 0 or stretches == len(self.ends)
 
     def batches(self, stretch: int) -> Iterator[tuple[Int[Tensor, " facts"], float]]:
-        """The facts of each step of a stretch, and the fraction of the largest step size that it takes."""
+        """Yield the facts of each step of a stretch, and the fraction of the largest step size that it takes."""
         order, order_of = torch.empty(0, dtype=torch.long), -1
         for step in range(self.steps_after(stretch), self.ends[stretch]):
             epoch, place = divmod(step, self._steps_of_epoch)
@@ -139,22 +139,22 @@ class Schedule:
 
 
 def warm_up_and_decay(step: int, steps: int, *, peak: float | int) -> float:
-    """The fraction of the largest step size that a step takes: a linear warm-up for `peak` steps, then a linear decay
-    to 0 after all steps."""
+    """Return the fraction of the largest step size that a step takes: a linear warm-up for `peak` steps, then a linear
+    decay to 0 after all steps."""
     warm_up = (step + 1) / peak
     return min(warm_up, (steps - step) / (steps - peak)) if steps > peak else warm_up
 
 
 def default_pairs(prompts: int, recipe: Literal["plateau", "cycle"] = "plateau") -> int:
-    """The budget, if none is given: for one prompt, which must be good by itself, 4,000 pairs of a cycle, or at most
-    2,800 of a run that ends by itself; for many, of which some are good from the start, down to 2,000 or 1,600."""
+    """Return the default budget: for one prompt, which must be good by itself, 4,000 pairs of a cycle, or at most 2,800
+    of a run that ends by itself; for many, of which some are good from the start, down to 2,000 or 1,600."""
     of_many, shared_out, most = _PAIRS[recipe]
     return min(most, round(of_many + shared_out / prompts))
 
 
 def scored_dev_facts(spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int) -> int:
-    """How many of the dev facts are asked each time that dev is scored: all, or, in a run that ends by itself, as many
-    as its budget is worth."""
+    """Return how many dev facts are asked each time that dev is scored: all, or, in a run that ends by itself, as many
+    as its budget allows."""
     if spec.recipe != "plateau":
         return dev_facts
     pairs = spec.pairs or default_pairs(prompts) if spec.epochs is None else spec.epochs * facts * prompts
@@ -162,7 +162,7 @@ def scored_dev_facts(spec: TrainingSpec, *, facts: int, dev_facts: int, prompts:
 
 
 def fall_of_second_half(history: Sequence[HistoryLine]) -> float:
-    """By how much dev's log-loss has fallen since the last score that was made within the first half of the pairs.
+    """Return how far dev's log-loss has fallen since the last score that was made within the first half of the pairs.
 
     It is not compared with the lowest of all: the first steps often find a good prior over answers, which is lost again
     before x is used. Nor are neighbouring scores compared: a run that learns slowly, as one prompt on a causal LM does,
@@ -175,7 +175,7 @@ def fall_of_second_half(history: Sequence[HistoryLine]) -> float:
 
 
 def scores_since_fall(history: Sequence[HistoryLine]) -> int:
-    """The number of dev scores since one whose log-loss was lower than that of the one before."""
+    """Count the dev scores since one whose log-loss was lower than that of the one before."""
     losses = [inf, *(loss_or_inf(line.dev) for line in history)]
     since = 0
     for before, loss in pairwise(losses):
@@ -186,8 +186,8 @@ def scores_since_fall(history: Sequence[HistoryLine]) -> int:
 def schedule_of(
     spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
 ) -> Schedule:
-    """The schedule for this many facts and prompts, with this many dev facts at each score; `pairs` is the budget,
-    where it was measured from minutes."""
+    """Build the schedule for this many facts and prompts, with this many dev facts at each score; `pairs` is the
+    budget, where it was measured from minutes."""
     batch = spec.batch_facts
     if spec.recipe == "paper":
         batch = batch or _PAPER_FACTS

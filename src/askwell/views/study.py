@@ -233,8 +233,12 @@ def _of_facts(part: FactSetStudy) -> list[Section]:
     return sections
 
 
+_NARROW = 480
+
+
 def _figure(figure: StudyFigure) -> Figure:
-    return Figure((Drawing(figure.name, figure.chart),), " ".join(figure.caption), wide=True)
+    is_wide = figure.chart.figure.bbox.width > _NARROW  # a small chart is not blown up
+    return Figure((Drawing(figure.name, figure.chart),), " ".join(figure.caption), wide=is_wide)
 
 
 ReportFormat = Literal["markdown", "latex", "csv", "html"]
