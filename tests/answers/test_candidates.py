@@ -31,7 +31,7 @@ from enumeration import end_of
 
 from askwell.answers.candidate_answers import CandidateAnswers
 from askwell.answers.candidates import Candidates, find_candidates, load_candidates
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.mixture.mixture import Mixture, ask

@@ -15,7 +15,7 @@ from builders import tiny
 from builders.specs import paper_spec
 from safetensors.torch import load_file
 
-from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.lms.identity import LMIdentity
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec

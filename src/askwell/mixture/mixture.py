@@ -8,10 +8,17 @@ from huggingface_hub import ModelCard, ModelHubMixin
 from jaxtyping import Float
 from torch import Tensor
 
+from askwell.answers.asking import answers_for
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.choose import answers_for
-from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, encode_facts
-from askwell.answers.kind import AnswerKind, kind_of_facts, kind_without_facts
+from askwell.answers.encode import (
+    AnswerKind,
+    EncodedFacts,
+    EncodedRelation,
+    LeftOutFact,
+    encode_facts,
+    kind_of_facts,
+    kind_without_facts,
+)
 from askwell.answers.reply import AllReplies, Replies
 from askwell.answers.strategy import Answers
 from askwell.calls import checked, checked_or

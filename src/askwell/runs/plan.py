@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.answers.candidates import Candidates, load_candidates
-from askwell.answers.kind import needs_any_length
+from askwell.answers.encode import needs_any_length
 from askwell.answers.listed import MOST_XS_OF_PRIOR
 from askwell.errors import BadFile, NothingLeft
 from askwell.lms.frozen import FrozenLM

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import kind_of_facts
+from askwell.answers.encode import kind_of_facts
 from askwell.data.facts import Relation
 from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
