@@ -1,7 +1,7 @@
 """The interface through which all mixtures answer: with one token, among candidates, or with strings of any length.
 
 Training, evaluation, asking and serving call an `Answers` without knowing its kind. `OneTokenAnswers`,
-`CandidateAnswers` and `OpenAnswers` are the existing ones; a new one takes a subclass and a line in `choose.py`.
+`CandidateAnswers` and `OpenAnswers` are the existing ones; a new one takes a subclass and a line in `asking.py`.
 """
 
 import random

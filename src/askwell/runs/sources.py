@@ -20,7 +20,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, read_dev_answers, tokenizer_source
+from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, tokenizer_source
 from askwell.specs.mixture_spec import MixtureSpec
 
 Note = Callable[[str], None]
@@ -165,7 +165,7 @@ def dev_answers_of(
 ) -> DevAnswers:
     """Return the answers to a relation's dev facts or, without a relation, those that were saved with the mixture."""
     if relation is None:
-        return dev_answers_from(read_dev_answers(folder or ""))
+        return dev_answers_from(read_description(folder or "").dev_answers)
     if folder is not None:
         danger = "if it was trained on these dev facts, the threshold is too low"
         warn_of_other_facts(folder, read_description(folder), relation, danger, note)
