@@ -27,7 +27,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
-from askwell.prompts.context import with_label
+from askwell.prompts.prompt import with_label
 from askwell.runs.run import Asking
 from askwell.runs.several_runs import SeveralRuns, several_runs
 from askwell.runs.sources import Note, own_relation, saved_mixture, untuned_mixture, warn_of_other_facts
