@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, 
 
 import askwell
 from askwell.errors import BadOption
-from askwell.lms import sharded as placed
+from askwell.lms import hooked as placed
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec

@@ -34,7 +34,7 @@ from askwell.files import hash_json
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.lms.vocabulary import token_text
+from askwell.lms.vocabulary import all_special_tokens, token_text
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
@@ -49,7 +49,7 @@ def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bo
     """Tell, for each word vector of the LM, whether its token may be a trigger; special tokens never are."""
     reasons: Counter[str] = Counter()
     allowed = torch.zeros(lm.word_count, dtype=torch.bool)
-    special, of_ys = _special(lm), set() if spec.allow_ys else _tokens_of_ys(lm, relation)
+    special, of_ys = all_special_tokens(lm), set() if spec.allow_ys else _tokens_of_ys(lm, relation)
     for token, name in enumerate(lm.tokenizer.convert_ids_to_tokens(list(range(lm.word_count)))):
         reason = None
         if not isinstance(name, str):
@@ -69,11 +69,6 @@ def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bo
         options = {name: f"--{name.replace('_', '-')}" for name in ("allow_ys", "allow_proper_nouns", "whole_words")}
         raise NothingLeft("trigger tokens", reasons, **options)
     return allowed.to(lm.device)
-
-
-def _special(lm: FrozenLM) -> set[int]:
-    added = {token for token, content in lm.tokenizer.added_tokens_decoder.items() if content.special}
-    return added | set(lm.tokenizer.all_special_ids)
 
 
 def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
@@ -108,7 +103,7 @@ def search_triggers(
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
-) -> BaselineRun[BaselineStep]:
+) -> BaselineRun:
     """Search for a prompt "[X] trigger … trigger [Y] .", or one that starts from the words of a given template.
 
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
@@ -134,13 +129,6 @@ def search_triggers(
 def best_step(history: Sequence[BaselineStep]) -> BaselineStep:
     """Return the step with the fewest disallowed tokens, such as masks, and among those the best dev score."""
     return min(history, key=lambda step: (step.unwanted, *badness(step.dev)))
-
-
-def swap_estimates(
-    gradient: Float[Tensor, " embedding"], current: Float[Tensor, " embedding"], words: Float[Tensor, "words embedding"]
-) -> Float[Tensor, " words"]:
-    """Estimate to first order what each word, as a replacement, would add to the loss: gradient · (word − current)."""
-    return words.to(gradient.dtype) @ gradient - current.to(gradient.dtype) @ gradient
 
 
 def best_swaps(
@@ -235,18 +223,16 @@ class TriggerSearch:
         return float(best_loss), record
 
     def estimates(self, tokens: Sequence[int], row: int, facts: Int[Tensor, " facts"]) -> Float[Tensor, " words"]:
-        """Estimate to first order what each word in place of the token at a row would add to these facts' mean loss."""
+        """Estimate to first order what each word in place of the token at a row would add to these facts' mean loss:
+        gradient · (word − current)."""
         set_tokens(self._mixture, tokens)
-        return swap_estimates(self._gradient(facts)[row], self._mixture.vectors.detach()[row], self._words)
-
-    def _gradient(self, facts: Int[Tensor, " facts"]) -> Float[Tensor, "prompt_tokens embedding"]:
-        self._mixture.vectors.grad = None
+        vectors = self._mixture.vectors
+        vectors.grad = None
         for chunk in facts.split(self._objective.facts_at_once):
             (self._objective.loss(chunk).to_minimise / len(facts)).backward()
-        gradient = self._mixture.vectors.grad
-        if gradient is None:
-            raise RuntimeError("the loss has no gradient at the prompt")
-        return gradient
+        assert vectors.grad is not None
+        gradient = vectors.grad[row]
+        return self._words.to(gradient.dtype) @ gradient - vectors.detach()[row] @ gradient
 
     @torch.no_grad()
     def _loss(self, facts: Int[Tensor, " facts"]) -> float:
@@ -273,7 +259,7 @@ class TriggerSearch:
             dev=score_facts(self._answers, self._dev, self.relation),
         )
 
-    def result(self, state: _State) -> BaselineRun[BaselineStep]:
+    def result(self, state: _State) -> BaselineRun:
         """Return the best prompt so far on dev, with exactly the tokens that were found."""
         best = best_step(state.history)
         mixture = hard_mixture(self.lm, self.shape, best.tokens, self._mixture.spec)

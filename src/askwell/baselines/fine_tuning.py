@@ -31,7 +31,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.prompts.context import settle
 from askwell.specs.baseline_specs import FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
-from askwell.training.history import best_by_dev
+from askwell.training.history import badness
 from askwell.training.schedule import warm_up_and_decay
 
 BYTES_OF_PARAMETER = 16
@@ -50,7 +50,7 @@ def fine_tune(
     asked: MixtureSpec | None = None,
     folder: Path | None = None,
     progress: Callable[[BaselineProgress], None] | None = None,
-) -> BaselineRun[BaselineStep]:
+) -> BaselineRun:
     """Tune all weights of a copy of the LM on train facts; return the prompt on the copy that was best on dev.
 
     The given LM is not changed. With a `folder`, the tuned LM is saved in it.
@@ -186,7 +186,7 @@ def _weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def _best_epoch(history: list[BaselineStep]) -> BaselineStep:
-    return best_by_dev(history, lambda epoch: epoch.dev)
+    return min(history, key=lambda epoch: badness(epoch.dev))
 
 
 def _scored(

@@ -25,10 +25,10 @@ from askwell.answers.kind import AnswerKind
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import hash_json, problem_in, read_document, read_text, refuse_later_version, write_whole
+from askwell.lms.checkpoints import hub_options as reach_of_hub
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.lms.tokenizer_files import hub_options as reach_of_hub
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile, SavedPrompt
 from askwell.prompts.prompt import LeftOutPrompt

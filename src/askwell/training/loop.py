@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def _train(
             dev_facts=len(dev),
             pairs=schedule.pairs_after(state.stretches),
             planned_pairs=schedule.pairs,
-            step_sizes=rates.as_json(),
+            step_sizes=asdict(rates),
             finished=schedule.is_over(state.stretches, state.history),
             vocabulary=answers.vocabulary,
         )
