@@ -152,8 +152,8 @@ def load_checkpoint_files(
         raise LMUnavailable(f"`lm` {name}: {error}", **error.options) from None
     except Exception as error:  # broken files cause all kinds of errors in several libraries
         raise LMUnavailable(_explain(name, error)) from error
-    if gguf and tokenizer is None:
-        _honour_bos(path, used)
+    if gguf and tokenizer is None and used.bos_token is not None and _begins_with_bos(path):
+        used.add_bos_token = True
     vectors = model.get_input_embeddings().weight.shape[0]
     if (largest := _largest(used, stored=tokenizer is None)) >= vectors:
         whose = f"`lm` {name}: its tokenizer" if tokenizer is None else "`tokenizer`: it"
@@ -258,13 +258,9 @@ def quiet() -> Generator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _honour_bos(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Let the tokenizer put its BOS token first if the file says so."""
-    if _says(path, "tokenizer.ggml.add_bos_token") and tokenizer.bos_token is not None:
-        tokenizer.add_bos_token = True
-
-
-def _says(path: Path, flag: str) -> bool:
+def _begins_with_bos(path: Path) -> bool:
+    """Return whether a GGUF file says that its tokenizer puts a BOS token first."""
+    flag = "tokenizer.ggml.add_bos_token"
     try:
         from transformers.integrations.gguf.reader import read_gguf_metadata
     except ImportError:  # an older release: gguf's own reader, which takes seconds to read a vocabulary

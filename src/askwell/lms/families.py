@@ -69,8 +69,6 @@ class Question:
     """The token that follows an answer of any length and marks its end; None if there is none, because the number of
     y's tokens is given (masked LMs), or if x's first token follows it (`ends_with_x`)."""
     ends_with_x: bool = False
-    fills_masks: bool = False
-    """Whether y's tokens are masks of which the first are filled in, rather than the tokens themselves."""
 
 
 class Unusable(Exception):
@@ -136,7 +134,8 @@ class Family(ABC):
     masks_x = True
     """Whether the LM can be asked with a mask in place of x."""
     fills_masks = False
-    """Whether an answer of several tokens fills in several masks, so that its length is given beforehand."""
+    """Whether the tokens of an answer are masks of which the first are filled in, so that its length is given
+    beforehand."""
     shares_prefixes = False
     """Whether nothing that is computed for a token depends on later tokens, so that sentences with the same beginning
     can share its computation."""
@@ -193,8 +192,7 @@ class Masked(Family):
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the whole sentence with as many masks at y as it has tokens; they are filled in from left to right."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
-        streams = {"layers": sentence.around_y()}
-        return Question(streams, sentence.y_at, sentence.y_after_x, fills_masks=True)
+        return Question({"layers": sentence.around_y()}, sentence.y_at, sentence.y_after_x)
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the whole sentence with masks at y and at all of x's tokens."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -24,7 +25,6 @@ from askwell.lms.walks.past import KeptRows, Past, Paths
 from askwell.lms.walks.walk import Deltas
 
 _log = logging.getLogger("askwell")
-_told: set[str] = set()
 # Logits of the same token, with or without padding, may differ by rounding; if by more, padding changes the answer.
 _ROUNDING = 1e-2
 
@@ -246,11 +246,10 @@ def why_it_stays(model: PreTrainedModel) -> str | None:
     return None
 
 
+@cache
 def tell_once(name: str, why: str) -> None:
     """Log once for each LM that the fast walk through its layers is not used."""
-    if name not in _told:
-        _told.add(name)
-        _log.warning("%s is %s: it is not moved, and is read as a whole, without the fast walk", name, why)
+    _log.warning("%s is %s: it is not moved, and is read as a whole, without the fast walk", name, why)
 
 
 def keep_differentiable(model: nn.Module) -> None:

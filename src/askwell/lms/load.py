@@ -48,7 +48,19 @@ def load_lm(
             "device_map= says where an LM runs, in the precision of its files; leave out device= and dtype="
         )
     if isinstance(name, PreTrainedModel):
-        return _in_memory(name, tokenizer, revision, device, dtype, compiled)
+        if revision is not None:
+            raise BadOption(f"revision={revision!r} is for LMs on the hub; this model is already in memory")
+        if tokenizer is None:
+            raise BadOption("a model in memory needs its tokenizer: load_lm(model, tokenizer)")
+        source = name.config._name_or_path or None  # where a saved mixture finds its LM
+        return FrozenLM(
+            name,
+            tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else named_tokenizer(tokenizer),
+            name=None if source is None else public_name(source),
+            device=None if device is None else choose_device(device),
+            dtype=None if dtype == "auto" else choose_dtype(dtype, name.device),
+            compiled=compiled,
+        )
     if isinstance(tokenizer, PreTrainedTokenizerBase):
         raise BadOption("a tokenizer in memory goes with a model in memory; for a stored LM, name a folder or hub name")
     chosen_device = choose_device(device)
@@ -74,30 +86,6 @@ def load_lm(
         tokenizer_source=None if tokenizer is None else str(tokenizer),
         device=None if device_map is not None else chosen_device,
         dtype=None if device_map is not None else chosen_dtype,
-        compiled=compiled,
-    )
-
-
-def _in_memory(
-    model: PreTrainedModel,
-    tokenizer: str | Path | PreTrainedTokenizerBase | None,
-    revision: str | None,
-    device: str | int | torch.device | None,
-    dtype: Precision | torch.dtype,
-    compiled: bool,
-) -> FrozenLM:
-    if revision is not None:
-        raise BadOption(f"revision={revision!r} is for LMs on the hub; this model is already in memory")
-    if tokenizer is None:
-        raise BadOption("a model in memory needs its tokenizer: load_lm(model, tokenizer)")
-    used = tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else named_tokenizer(tokenizer)
-    source = model.config._name_or_path or None  # where a saved mixture finds its LM
-    return FrozenLM(
-        model,
-        used,
-        name=None if source is None else public_name(source),
-        device=None if device is None else choose_device(device),
-        dtype=None if dtype == "auto" else choose_dtype(dtype, model.device),
         compiled=compiled,
     )
 
