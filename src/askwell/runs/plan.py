@@ -23,7 +23,7 @@ from askwell.runs.worker import LMKey, RunFailed, RunTask
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.run_spec import RunSpec
 from askwell.specs.sweep_spec import LMChoice, SweepSpec
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective
 from askwell.training.schedule import schedule_of, scored_dev_facts
 
 BACKWARD = 3.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile
-from askwell.lms.load import available_threads
+from askwell.lms.machine import available_threads
 from askwell.runs.engines import Ended, Engine, Event, InProcess, Pool, PutOff, RayCluster, is_installed
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store

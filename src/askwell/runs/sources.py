@@ -17,7 +17,8 @@ from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import Precision, load_lm
+from askwell.lms.load import load_lm
+from askwell.lms.machine import Precision
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, tokenizer_source
