@@ -19,8 +19,7 @@ from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import load_runs
 from askwell.runs.query import query_runs
 from askwell.runs.run import run
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 PARSED = [parse_template(template) for template in TEMPLATES]
 

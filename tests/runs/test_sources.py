@@ -10,12 +10,12 @@ from askwell.errors import BadOption
 from askwell.lms.load import load_lm
 from askwell.mixture.description import About, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.runs import run_sweep as sweep
+from askwell.runs import engines as sweep
 from askwell.runs import score_source, sources
 from askwell.runs.engines import Pool
 from askwell.runs.score_source import EvaluationSources, saved_jobs, untuned_jobs
 from askwell.specs.mixture_spec import MixtureSpec
-from askwell.specs.sweep_spec import SweepSpec
+from askwell.specs.run_spec import SweepSpec
 
 LOADING: dict[str, Any] = {"revision": None, "tokenizer": None, "device": "cpu", "dtype": "auto"}
 

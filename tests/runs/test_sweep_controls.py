@@ -15,14 +15,11 @@ from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes
 from askwell.lms.random_lms import control_lm
 from askwell.runs import worker
-from askwell.runs.engines import InProcess
-from askwell.runs.grid import read_sweep
-from askwell.runs.plan import plan_sweep
+from askwell.runs.engines import InProcess, run_plan
+from askwell.runs.plan import plan_sweep, read_sweep
 from askwell.runs.query import query_runs
-from askwell.runs.run_sweep import run_plan
 from askwell.runs.store import new_or_open_store
-from askwell.specs.run_spec import ControlKind, PromptText, RunSpec
-from askwell.specs.sweep_spec import Setting, SweepSpec
+from askwell.specs.run_spec import ControlKind, PromptText, RunSpec, Setting, SweepSpec
 
 BOTH: list[ControlKind] = ["random-weights", "random-embeddings"]
 

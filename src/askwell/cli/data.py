@@ -10,11 +10,10 @@ from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
 from askwell.cli.terminal import note, print_json, progress_bar, say, show
-from askwell.data.data_folder import VARIABLE, data_folder, need_data_folder, pulled_data_folder
-from askwell.data.download import PullProgress, mirror, pull_sets, take_from
 from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
-from askwell.data.published import chosen_sets, take_inventory
+from askwell.data.names import VARIABLE, data_folder, need_data_folder, pulled_data_folder
+from askwell.data.published import PullProgress, chosen_sets, condition, mirror, need_right, pull_sets
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.statistics import data_statistics
 from askwell.data.testbed import PREFIX, testbed_overview
@@ -25,8 +24,7 @@ from askwell.views.printable import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from askwell.data.download import Pulled
-    from askwell.data.published import DataSet
+    from askwell.data.published import DataSet, Pulled
     from askwell.data.statistics import PromptStatistics, RelationStatistics
 
 Sets = Annotated[
@@ -38,22 +36,23 @@ Sets = Annotated[
 def list_data(*, data: Data = None, json: Json = False) -> None:
     """List the published sets: what they contain, where they come from, and which are on this machine."""
     sets = chosen_sets([])
-    inventory = take_inventory(data_folder(data) or pulled_data_folder(), sets)
+    folder = data_folder(data) or pulled_data_folder()
+    conditions = [condition(data_set, folder) for data_set in sets]
     if json:
-        print_json(inventory.as_json())
+        print_json({"folder": str(folder), "sets": [found.as_json() for found in conditions]})
         return
 
     rows = []
-    for found in inventory.conditions:
+    for found in conditions:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
         rows.append((data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about))
     show(table(("set", "relations", "holds", "", "what it is"), rows, numbers=("relations", "holds")))
-    lacking = [found for found in inventory.conditions if not found.is_whole]
+    lacking = [found for found in conditions if not found.is_whole]
     publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in sets)
     rest = " Get the rest with: askwell data pull" if lacking else ""
     say(
-        f"{len(sets) - len(lacking)} of {counted(len(sets), 'set')} here, in {inventory.folder}.{rest}",
+        f"{len(sets) - len(lacking)} of {counted(len(sets), 'set')} here, in {folder}.{rest}",
         f"From GitHub: {', '.join(publishers)}.",
     )
 
@@ -68,7 +67,7 @@ def pull_data(
             them. The files are checked in the same way.
     """
     chosen = chosen_sets(sets or [])
-    pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
+    pulled = pull_sets(chosen, copy=copy) if copy is not None else _pull_with_a_bar(chosen)
     replaced = f" ({pulled.replaced} in place of altered ones)" if pulled.replaced else ""
     note(f"{counted(pulled.fetched, 'file')} pulled{replaced}, {pulled.already_here} already here, in {pulled.folder}")
     if other := os.environ.get(VARIABLE):
@@ -80,12 +79,13 @@ def pull_data(
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
     """Check the SHA-256 of every file of the sets on this machine; sets that are named must be there."""
     chosen = chosen_sets(sets or [])
-    inventory = take_inventory(need_data_folder(data), chosen)
+    folder = need_data_folder(data)
+    conditions = [condition(data_set, folder) for data_set in chosen]
     if json:
-        print_json(inventory.as_json())
+        print_json({"folder": str(folder), "sets": [found.as_json() for found in conditions]})
     else:
-        say(*(f"{found.data_set.name}: {found.summary}" for found in inventory.conditions))
-    inventory.need_right(all_here=bool(sets))
+        say(*(f"{found.data_set.name}: {found.summary}" for found in conditions))
+    need_right(folder, conditions, all_here=bool(sets))
 
 
 def import_data(

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from askwell.cli.terminal import bar, note, stderr
 from askwell.mixture.mixture import Mixture
-from askwell.runs.engines import Ended, Event, Lost, PutOff, Started
+from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
 from askwell.runs.sources import left_out_prompt_lines
-from askwell.runs.worker import RunDone, RunFailed
+from askwell.runs.worker import RunDone, RunElsewhere, RunFailed
 from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -187,7 +187,7 @@ class SweepBar:
         if isinstance(event, Lost):
             self._lost += 1
             stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
-        elif isinstance(event, PutOff):
+        elif isinstance(event, Ended) and isinstance(event.outcome, RunElsewhere):
             if spec.id not in self._elsewhere:
                 stderr.print(f"another sweep is doing {spec.label}", markup=False)
             self._elsewhere.add(spec.id)

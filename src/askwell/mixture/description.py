@@ -8,9 +8,8 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.kind import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.lms.identity import LMIdentity
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import SettledMixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 
 class _Part(BaseModel):

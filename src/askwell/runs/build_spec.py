@@ -17,10 +17,9 @@ from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.prompts.context import with_label
 from askwell.specs.base import Spec, no_such_option
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, PromptText, RunSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 _Kind = TypeVar("_Kind", bound=Spec)
 

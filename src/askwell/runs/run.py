@@ -39,9 +39,9 @@ from askwell.runs.record import (
     RunRecord,
     environment,
 )
-from askwell.specs.baseline_specs import BaselineName
 from askwell.specs.mixture_spec import MixtureSpec, SettledMixtureSpec
 from askwell.specs.run_spec import RunSpec
+from askwell.specs.training_spec import BaselineName
 from askwell.training.checkpoint import remove_checkpoint
 from askwell.training.history import Interrupted
 from askwell.training.loop import train

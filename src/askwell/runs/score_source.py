@@ -8,9 +8,8 @@ from typing import Any
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.kind import needs_any_length
-from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import SPLIT_FILES, Relation, SplitName
-from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
+from askwell.data.names import data_folder, find, load_prompts, load_relation, relation_label, relations_of
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX

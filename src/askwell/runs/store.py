@@ -102,21 +102,17 @@ class Store:
             for name, content in files.items():
                 write_whole(unfinished.result / name, content)
             unfinished.finish(self.run_folder(run))
-        self.forget_failure(run)
 
     def note_failure(self, spec: RunSpec, message: str, trace: str | None) -> None:
         """Record why a run failed."""
         failed = FailedRun(id=spec.id, message=message, traceback=trace, spec=spec)
         write_whole(self.folder / FAILED / f"{spec.id}.json", failed.model_dump_json(indent=1) + "\n")
 
-    def forget_failure(self, run: str) -> None:
-        """Remove the record of a failure, if there is one."""
-        (self.folder / FAILED / f"{run}.json").unlink(missing_ok=True)
-
     def failures(self) -> list[FailedRun]:
-        """List which runs failed, and why."""
+        """List which runs failed, and why; those that have succeeded since are left out."""
         paths = sorted((self.folder / FAILED).glob("*.json"))
-        return [read_saved(path, FailedRun.model_validate_json) for path in paths]
+        failed = [path for path in paths if not self.run_folder(path.stem).is_dir()]
+        return [read_saved(path, FailedRun.model_validate_json) for path in failed]
 
     def clean(self, but: Collection[str] = ()) -> int:
         """Remove what killed processes left behind, except runs in `but`, which will continue; return how many."""
@@ -130,7 +126,7 @@ class Store:
                 lock.release()
                 removed += 1
         for path in (self.folder / FAILED).glob("*.json"):
-            if self.run_folder(path.stem).is_dir():  # killed between storing the run and removing its failure
+            if self.run_folder(path.stem).is_dir():  # it has succeeded since
                 path.unlink(missing_ok=True)
         for path in self.unfinished.glob(f"*{_LOCK}"):
             if not path.with_suffix("").is_dir():
