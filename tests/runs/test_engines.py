@@ -240,10 +240,8 @@ def do_and_tell_pid(task: RunTask) -> RunOutcome:
     return tell_pid(task) if isinstance(done, RunDone) else done
 
 
-class DiesWhenDone:
+class DiesWhenDone(InProcess):
     """Does runs, and is killed each time before it can say so."""
-
-    workers = 1
 
     def run(self, tasks, do, tell) -> None:
         for task in tasks:

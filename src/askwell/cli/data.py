@@ -14,8 +14,8 @@ from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
 from askwell.data.names import VARIABLE, data_folder, need_data_folder, pulled_data_folder
 from askwell.data.published import PullProgress, chosen_sets, condition, mirror, need_right, pull_sets
-from askwell.data.sentence_templates import frequent_templates, write_templates
-from askwell.data.statistics import data_statistics
+from askwell.data.split_audit import prompt_statistics, relation_statistics
+from askwell.data.templates import frequent_templates, write_templates
 from askwell.data.testbed import PREFIX, testbed_overview
 from askwell.files import to_json
 from askwell.views.document import table
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from askwell.data.published import DataSet, Pulled
-    from askwell.data.statistics import PromptStatistics, RelationStatistics
+    from askwell.data.split_audit import PromptStatistics, RelationStatistics
 
 Sets = Annotated[
     list[str] | None,
@@ -173,12 +173,12 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     separated by white space, both blanks included, and averaged over prompts.
     """
     folder = need_data_folder(data)
-    statistics = data_statistics(folder)
+    relations, prompts = relation_statistics(folder), prompt_statistics(folder)
     if json:
-        print_json(to_json(statistics))
+        print_json(to_json({"relation_statistics": relations, "prompt_statistics": prompts}))
         return
-    _print_statistics("Relations", statistics.relation_statistics)
-    _print_statistics("Prompts", statistics.prompt_statistics)
+    _print_statistics("Relations", relations)
+    _print_statistics("Prompts", prompts)
     note(
         "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
         " on the published files, they are 1581 and 552."

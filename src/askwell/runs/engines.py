@@ -1,6 +1,7 @@
 """Engines, which execute the runs of a sweep: in this process, in a pool of worker processes, or on a Ray cluster.
 
-All of them produce the same store. A worker that dies is replaced, and its run is retried. Ctrl-C reaches the whole
+Each executes some runs, and tells when one begins and ends; on an interrupt, it stops all work. All of them produce the
+same store. A worker that dies is replaced, and its run is retried. Ctrl-C reaches the whole
 process group, but only the sweep acts on it: its workers ignore SIGINT from their first instruction, and the sweep
 terminates them itself.
 """
@@ -19,7 +20,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from askwell.errors import BadFile, Failure
 from askwell.lms.load import available_threads
@@ -59,90 +60,6 @@ class Lost:
 
 Event = Started | Ended | Lost
 Tell = Callable[[Event], None]
-
-
-@runtime_checkable
-class Engine(Protocol):
-    """Executes runs, here or elsewhere."""
-
-    @property
-    def workers(self) -> int:
-        """How many runs it executes at once."""
-        ...
-
-    def run(self, tasks: Sequence[RunTask], do: Do, tell: Tell) -> None:
-        """Execute all runs with `do`, and call `tell` when each begins and ends. On an interrupt, stop all work."""
-        ...
-
-
-def check_engine(sweep: SweepSpec, file: Path) -> None:
-    """Refuse an unsuitable engine before any work begins; nothing is started."""
-    if sweep.engine == "ray" and not is_installed():
-        raise BadFile(file, "engine: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
-    if sweep.engine != "pool" and sweep.workers is not None:
-        raise BadFile(file, f"workers: only the engine pool has workers; the engine is {sweep.engine}")
-    if sweep.engine != "ray":
-        for key in ("address", "cpus_per_run", "gpus_per_run"):
-            if getattr(sweep, key) is not None:
-                raise BadFile(file, f"{key}: only the engine ray uses it; the engine is {sweep.engine}")
-
-
-def choose_engine(sweep: SweepSpec) -> Engine:
-    """Return the engine, ready to run."""
-    if sweep.engine == "in-process":
-        return InProcess()
-    if sweep.engine == "pool":
-        return Pool(sweep.workers or max(1, available_threads() // sweep.threads))
-    gpus = sweep.gpus_per_run if sweep.gpus_per_run is not None else float(sweep.device == "cuda")
-    return RayCluster(sweep.address, sweep.cpus_per_run or float(sweep.threads), gpus)
-
-
-def run_plan(plan: Plan, engine: Engine, store: Store, tell: Tell) -> list[RunFailed]:
-    """Execute all runs that are not yet done; return those that failed, which are also recorded in the store.
-
-    Runs that another sweep has under way are left to it, and executed here only if it ends without completing them.
-    """
-    failed: list[RunFailed] = []
-    elsewhere: list[RunTask] = []
-    store = store.make()
-    store.clean(but=frozenset(task.spec.id for task in plan.to_do))
-
-    def keep(event: Event) -> None:
-        if isinstance(event, Ended):
-            task, outcome = event.task, event.outcome
-            if isinstance(outcome, RunFailed) and (there := done_before(task)) is not None:
-                event = Ended(task, there)
-            elif isinstance(outcome, RunElsewhere):
-                elsewhere.append(task)
-            elif isinstance(outcome, RunFailed):
-                failed.append(outcome)
-                store.note_failure(task.spec, outcome.message, outcome.traceback)
-            elif outcome.files is not None:
-                store.put(outcome.id, outcome.files)
-        tell(event)
-
-    seen_from_anywhere = Store(store.folder.resolve(), store.id)
-    to_do = [replace(task, store=seen_from_anywhere) for task in plan.to_do]
-    while to_do:
-        engine.run(to_do, do_run, keep)
-        to_do = _left_over(elsewhere, store, tell)
-        elsewhere.clear()
-    store.clean()
-    return failed
-
-
-def _left_over(tasks: Iterable[RunTask], store: Store, tell: Tell) -> list[RunTask]:
-    """Wait for other sweeps to finish with these runs; return those that they have not completed."""
-    left: list[RunTask] = []
-    for task in tasks:
-        while store.is_under_way(task.spec.id):
-            time.sleep(0.5)
-        there = done_before(task)
-        if there is None:
-            left.append(task)
-        else:
-            tell(Ended(task, there))
-    return left
 
 
 class InProcess:
@@ -350,3 +267,76 @@ def connect_to_ray(address: str | None) -> Any:
         where = f"address {address}" if address else "engine ray"
         raise Failure(f"{where}: no Ray cluster is available ({str(error).strip().splitlines()[0]})") from error
     return ray
+
+
+Engine = InProcess | Pool | RayCluster
+
+
+def check_engine(sweep: SweepSpec, file: Path) -> None:
+    """Refuse an unsuitable engine before any work begins; nothing is started."""
+    if sweep.engine == "ray" and not is_installed():
+        raise BadFile(file, "engine: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
+    if sweep.engine != "pool" and sweep.workers is not None:
+        raise BadFile(file, f"workers: only the engine pool has workers; the engine is {sweep.engine}")
+    if sweep.engine != "ray":
+        for key in ("address", "cpus_per_run", "gpus_per_run"):
+            if getattr(sweep, key) is not None:
+                raise BadFile(file, f"{key}: only the engine ray uses it; the engine is {sweep.engine}")
+
+
+def choose_engine(sweep: SweepSpec) -> Engine:
+    """Return the engine, ready to run."""
+    if sweep.engine == "in-process":
+        return InProcess()
+    if sweep.engine == "pool":
+        return Pool(sweep.workers or max(1, available_threads() // sweep.threads))
+    gpus = sweep.gpus_per_run if sweep.gpus_per_run is not None else float(sweep.device == "cuda")
+    return RayCluster(sweep.address, sweep.cpus_per_run or float(sweep.threads), gpus)
+
+
+def run_plan(plan: Plan, engine: Engine, store: Store, tell: Tell) -> list[RunFailed]:
+    """Execute all runs that are not yet done; return those that failed, which are also recorded in the store.
+
+    Runs that another sweep has under way are left to it, and executed here only if it ends without completing them.
+    """
+    failed: list[RunFailed] = []
+    elsewhere: list[RunTask] = []
+    store = store.make()
+    store.clean(but=frozenset(task.spec.id for task in plan.to_do))
+
+    def keep(event: Event) -> None:
+        if isinstance(event, Ended):
+            task, outcome = event.task, event.outcome
+            if isinstance(outcome, RunFailed) and (there := done_before(task)) is not None:
+                event = Ended(task, there)
+            elif isinstance(outcome, RunElsewhere):
+                elsewhere.append(task)
+            elif isinstance(outcome, RunFailed):
+                failed.append(outcome)
+                store.note_failure(task.spec, outcome.message, outcome.traceback)
+            elif outcome.files is not None:
+                store.put(outcome.id, outcome.files)
+        tell(event)
+
+    seen_from_anywhere = Store(store.folder.resolve(), store.id)
+    to_do = [replace(task, store=seen_from_anywhere) for task in plan.to_do]
+    while to_do:
+        engine.run(to_do, do_run, keep)
+        to_do = _left_over(elsewhere, store, tell)
+        elsewhere.clear()
+    store.clean()
+    return failed
+
+
+def _left_over(tasks: Iterable[RunTask], store: Store, tell: Tell) -> list[RunTask]:
+    """Wait for other sweeps to finish with these runs; return those that they have not completed."""
+    left: list[RunTask] = []
+    for task in tasks:
+        while store.is_under_way(task.spec.id):
+            time.sleep(0.5)
+        there = done_before(task)
+        if there is None:
+            left.append(task)
+        else:
+            tell(Ended(task, there))
+    return left

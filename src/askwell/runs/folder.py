@@ -1,6 +1,5 @@
 """The folder of a run: writing it, and reading one run, a folder of runs, or a store."""
 
-import errno
 import json
 import os
 from collections import defaultdict
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 
 from askwell.calls import checked
 from askwell.data.facts import SplitName
-from askwell.errors import BadFile, BadOption, CannotWrite
+from askwell.errors import BadFile, BadOption
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
@@ -279,16 +278,15 @@ def hold_folder(folder: Path) -> Generator[None]:
 
     handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadOption(
-                f"`folder` {folder} is in use by another run: wait for it to end, or name another folder",
-                folder="--out",
-            ) from None
-        except OSError as error:  # some network file systems cannot lock folders; there, runs proceed without a lock
-            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
-                raise CannotWrite(f"{folder} cannot be locked: {error.strerror}") from error
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise BadOption(
+            f"`folder` {folder} is in use by another run: wait for it to end, or name another folder", folder="--out"
+        ) from None
+    except OSError:  # some network file systems cannot lock folders; there, runs proceed without a lock
+        pass
+    try:
         yield
     finally:
         os.close(handle)

@@ -1,15 +1,19 @@
-"""Filters and sorts runs with DuckDB, over a table with one row per run."""
+"""Filters and sorts runs with DuckDB, over a table with one row per run; compares the runs at two paths."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile, BadOption, did_you_mean
+from askwell.evaluation.comparison import Comparison, Outcomes, Unit, compare
 from askwell.evaluation.metrics import METRICS
-from askwell.runs.folder import Run, load_runs
+from askwell.evaluation.outcomes import read_outcomes
+from askwell.files import to_json
+from askwell.runs.folder import Run, is_run, load_runs, outcomes_of
+from askwell.runs.record import TEST_OUTCOMES
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
@@ -127,3 +131,68 @@ def choose_run(path: Path | str, where: str | None = None) -> Run:
         )
     scored = query_runs(runs, sort="dev_P@1").runs
     return scored[0]
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """One side of a comparison."""
+
+    name: str
+    """The path, with the condition that chose among its runs."""
+    outcomes: Outcomes
+    vocabulary: str | None
+    """The answers that its runs rank among, in words; None for a Parquet file of facts, which does not say."""
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """The runs of two paths, A and B, compared on the facts that both answered."""
+
+    a: ComparedRuns
+    b: ComparedRuns
+    found: Comparison
+
+    def as_json(self, changed: int | None = None) -> dict[str, Any]:
+        """Return the comparison as plain JSON, with the first `changed` of the changed facts; None for all of them."""
+        shown = replace(self.found, changed=self.found.changed[:changed])
+        return {
+            "a": self.a.name,
+            "b": self.b.name,
+            "a_vocabulary": self.a.vocabulary,
+            "b_vocabulary": self.b.vocabulary,
+            **to_json(shown),
+            "changed_facts": len(self.found.changed),
+        }
+
+
+def compare_runs(
+    a: Path | str,
+    b: Path | str,
+    *,
+    where_a: str | None = None,
+    where_b: str | None = None,
+    metric: str = "P@1",
+    unit: Unit = "fact",
+    seed: int = 0,
+) -> RunComparison:
+    """Compare the runs at two paths; `where_a` and `where_b` choose among several. See `compare`."""
+    sides = _compared_runs(a, where_a, argument="where_a"), _compared_runs(b, where_b, argument="where_b")
+    found = compare(sides[0].outcomes, sides[1].outcomes, metric=metric, unit=unit, seed=seed)
+    return RunComparison(*sides, found)
+
+
+def _compared_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> ComparedRuns:
+    """Read the test outcomes at a path: of a Parquet file of facts, of one run, or of those selected from several."""
+    name, path = str(path) if where is None else f"{path} ({where})", Path(path)
+    if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` writes it
+        path = path / TEST_OUTCOMES
+    if path.is_file():
+        if where is not None:
+            option = f"--{argument.replace('_', '-')}"
+            raise BadOption(f"`{argument}` chooses among several runs, but {path} is a file", **{argument: option})
+        return ComparedRuns(name, read_outcomes(path), None)
+    runs = select_runs(path, where, argument=argument)
+    if "control" not in (where or ""):  # controls on LMs that know nothing are compared only if they are meant
+        runs = [run for run in runs if run.record.spec.control is None] or runs
+    vocabularies = dict.fromkeys(run.record.test.vocabulary for run in runs)
+    return ComparedRuns(name, outcomes_of(runs), "; ".join(vocabularies))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +28,12 @@ from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.prompts.context import with_label
-from askwell.runs.run import Asking
 from askwell.runs.several_runs import SeveralRuns, several_runs
 from askwell.runs.sources import Note, own_relation, saved_mixture, untuned_mixture, warn_of_other_facts
 from askwell.specs.mixture_spec import MixtureSpec
 
-
-@dataclass(frozen=True)
-class EvaluationJob:
-    """A mixture, and the relation to ask it about."""
-
-    mixture: Mixture
-    relation: Relation
+EvaluationJob = tuple[Mixture, Relation]
+"""A mixture, and the relation to ask it about."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ def saved_jobs(folders: Sequence[str], on: EvaluationSources, note: Note) -> Ite
         if still_needed[base]:
             loaded[base] = mixture.lm
         warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these facts", note)
-        yield EvaluationJob(mixture, relation)
+        yield mixture, relation
 
 
 def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
@@ -152,7 +147,7 @@ def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, n
             note(f"{relation.name} is left out: {nothing}")
             continue
         usable += 1
-        yield EvaluationJob(mixture, relation)
+        yield mixture, relation
     if not usable:
         raise NothingLeft("relations", {"no prompt can be used by the LM": len(relations)})
 
@@ -198,7 +193,7 @@ def score_jobs(
     trust: bool = False,
     risk: float = 0.1,
     confidence: float | None = None,
-    progress: Callable[[Asking], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
     note: Note = lambda _line: None,
 ) -> Scored:
     """Score mixtures on their relations; a relation of which no fact can be asked is left out.
@@ -211,30 +206,30 @@ def score_jobs(
     counts: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     missing: dict[str, str] = {}
-    for job in jobs:
-        name, candidates = job.relation.name, candidates_of(job.relation)
-        counts[name] = job.relation.counts.as_json()
-        for line in job.relation.counts.lines():
+    for mixture, relation in jobs:
+        name, candidates = relation.name, candidates_of(relation)
+        counts[name] = relation.counts.as_json()
+        for line in relation.counts.lines():
             note(f"{name}: {line}")
-        lacks = [other for other in ("train", "dev") if not job.relation.split(other)]
+        lacks = [other for other in ("train", "dev") if not relation.split(other)]
         if controls and lacks:
             missing[name] = f"it has no {' and no '.join(lacks)} facts to make and choose them with"
-        shown = _asking(f"{split} facts of {name}", progress)
+        asking = None if progress is None else partial(progress, f"{split} facts of {name}")
         try:
             examination = examine(
-                job.mixture,
-                job.relation,
+                mixture,
+                relation,
                 splits=(split, "dev") if trust else (split,),
                 candidates=candidates,
                 controls=controls and not lacks,
                 prompts=trust,
-                seed=job.mixture.spec.seed,
-                progress=shown,
+                seed=mixture.spec.seed,
+                progress=asking,
             )
             evaluations.append(examination.evaluations[split])
             if trust:
-                options: Any = {"candidates": candidates, "risk": risk, "confidence": confidence, "progress": shown}
-                trusts.append(trust_of(job.mixture, job.relation, examination, **options))
+                options: Any = {"candidates": candidates, "risk": risk, "confidence": confidence, "progress": asking}
+                trusts.append(trust_of(mixture, relation, examination, **options))
         except NothingLeft as nothing:
             left_out[name] = str(nothing)
             note(f"{name} is left out: {nothing}")
@@ -257,7 +252,3 @@ def score_jobs(
         None if gain is None else gain.figures(),
         trusts if trust else None,
     )
-
-
-def _asking(what: str, progress: Callable[[Asking], None] | None) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress(Asking(what, done, total))

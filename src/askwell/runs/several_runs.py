@@ -53,8 +53,6 @@ def run_consistency(runs: Sequence[Sequence[Outcome]]) -> RunConsistency:
 
     Answers are compared as words, so the runs may be of different mixtures and LMs.
     """
-    if len(runs) < 2:
-        raise BadOption("consistency over seeds needs at least two runs")
     answers = [_best_answers(outcomes) for outcomes in runs]
     pairs = tuple(
         _run_pair(first, second, answers[first], answers[second]) for first, second in combinations(range(len(runs)), 2)
@@ -110,20 +108,15 @@ class Spread:
     high: float
 
 
-def spread_of(values: Sequence[float]) -> Spread:
-    """Return the mean and spread of the values of some runs."""
-    if not values:
-        raise BadOption("there are no runs to average over")
-    deviation = stdev(values) if len(values) > 1 else None
-    return Spread(len(values), fmean(values), deviation, min(values), max(values))
-
-
 def spreads_of(scores: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
     """Return the mean and spread of each score that all of the runs have, by its name."""
-    names = [name for name in scores[0] if all(name in of_run for of_run in scores)] if scores else []
-    if not names:
-        raise BadOption("the runs have no score in common")
-    return {name: spread_of([of_run[name] for of_run in scores]) for name in names}
+    spreads = {}
+    for name in scores[0]:
+        values = [of_run[name] for of_run in scores if name in of_run]
+        if len(values) == len(scores):
+            deviation = stdev(values) if len(values) > 1 else None
+            spreads[name] = Spread(len(values), fmean(values), deviation, min(values), max(values))
+    return spreads
 
 
 @dataclass(frozen=True)
@@ -152,28 +145,18 @@ def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
     ]
 
 
-@dataclass(frozen=True)
-class SeedRuns:
-    """Runs of one relation that differ in their seeds, and where they are."""
-
-    folder: Path
-    runs: tuple[Run, ...]
-
-    def together(self) -> SeveralRuns:
-        """Return the mean and spread of their scores, and whether they agree."""
-        return _together_over_seeds(self.runs)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the combined runs, and the scores of each seed, as plain JSON."""
-        scores = {run.record.spec.seed: run.record.test.micro for run in self.runs}
-        by_seed = {str(seed): of_seed for seed, of_seed in scores.items()}
-        return {"out": str(self.folder), "seeds": list(scores), **to_json(self.together()), "by_seed": by_seed}
-
-
-def _together_over_seeds(runs: Sequence[Run]) -> SeveralRuns:
+def over_seeds(runs: Sequence[Run]) -> SeveralRuns:
+    """Combine runs of one relation that differ in their seeds."""
     evaluations = [Evaluation("test", run.record.test.vocabulary, tuple(run.test), ()) for run in runs]
     left_out = [run.record.test.left_out_count for run in runs]
     return _together(runs[0].record.relation.name, evaluations, left_out)
+
+
+def seeds_as_json(folder: Path, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return runs that differ in their seeds, combined and with the scores of each, as plain JSON."""
+    scores = {run.record.spec.seed: run.record.test.micro for run in runs}
+    by_seed = {str(seed): of_seed for seed, of_seed in scores.items()}
+    return {"out": str(folder), "seeds": list(scores), **to_json(over_seeds(runs)), "by_seed": by_seed}
 
 
 def _together(relation: str, evaluations: Sequence[Evaluation], left_out: Iterable[int]) -> SeveralRuns:
@@ -225,7 +208,7 @@ def run_seeds(
     *,
     resume: bool,
     note: Callable[[str], None] | None = None,
-) -> SeedRuns:
+) -> list[Run]:
     """Execute runs that differ in their seeds, in the folders seed-0 and so on.
 
     `do` is given the spec, the folder, and whether to continue a run that was started there. With `resume`, complete
@@ -250,4 +233,4 @@ def run_seeds(
             do(spec, folder, resume and begun)
             run = read_run(folder)
         runs.append(run)
-    return SeedRuns(out, tuple(runs))
+    return runs

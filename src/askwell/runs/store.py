@@ -13,7 +13,6 @@ puts off a run that another one has under way. No process ever waits for a lock.
 
 import contextlib
 import json
-import os
 import shutil
 import tempfile
 import uuid
@@ -27,7 +26,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
 from askwell.errors import BadFile, CannotWrite, DamagedFile, Failure
-from askwell.files import read_saved, write_whole, writing
+from askwell.files import read_saved, sync_to_disk, write_whole, writing
 from askwell.runs.folder import Run, read_run
 from askwell.specs.run_spec import RunSpec
 
@@ -173,7 +172,7 @@ class Unfinished:
         """Move the result into place atomically. If another process was faster, its result is kept."""
         try:
             with writing(target):
-                _to_disk(self.result)
+                sync_to_disk(self.result)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self.result.rename(target)
         except CannotWrite:
@@ -258,15 +257,3 @@ def _lock_path(folder: Path) -> Path:
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     _lock_path(folder).unlink(missing_ok=True)
-
-
-def _to_disk(folder: Path) -> None:
-    """Flush the entries of a folder to disk; the files themselves are already there."""
-    if os.name != "posix":
-        return
-    for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
-        handle = os.open(inner, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
