@@ -17,7 +17,7 @@ from data_server import Appends, Corrupts, DataServer, Redirects, Refuses, Stall
 from tiny_sets import BERT, CONTENT, FACTS, PROMPTS, TEST, TINY, TRAIN, UPSTREAM, manifest_of
 
 from askwell.data import published
-from askwell.data.published import Origin, PullProgress, address, mirror, pull_sets
+from askwell.data.published import Origin, address, mirror, pull_sets
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
 
 URL = UPSTREAM[TRAIN]
@@ -102,8 +102,8 @@ def test_a_server_that_redirects_for_ever_is_left(server, cache):
     server.files[f"/moved{URL}"] = b""
     server.plan[URL] = [Redirects()]
     server.plan[f"/moved{URL}"] = [Redirects()] * 50
-    with pytest.raises(Failure, match="is not available: Exceeded maximum allowed redirects"):
-        pull_sets([FACTS])
+    with pytest.raises(Failure, match=r"the transfer failed .*redirects"):
+        pull_sets([FACTS], attempts=2)
 
 
 @pytest.mark.parametrize("lie", [Corrupts(), Appends()])
@@ -174,15 +174,14 @@ def test_two_pulls_at_once_fetch_each_file_once(server, cache):
     server.open.clear()
     waited, failures = [], []
 
-    def tell(state: PullProgress) -> None:
-        if state.waiting:
-            waited.append(state)
+    def tell(text: str) -> None:
+        waited.append(text)
         if len(waited) == 2:  # the third is at work
             server.open.set()
 
     def one_pull() -> None:
         try:
-            pull_sets(TINY, tell)
+            pull_sets(TINY, note=tell)
         except BaseException as error:
             failures.append(error)
 
@@ -233,7 +232,7 @@ def test_ctrl_c_before_all_files_are_begun_retries_none(server, cache, monkeypat
 
     def interrupted(pool, function, *arguments):
         submit(pool, function, *arguments)
-        if TRAIN in arguments:
+        if TRAIN in [getattr(argument, "path", None) for argument in arguments]:
             while not server.ranges(URL):
                 time.sleep(0.01)
             raise KeyboardInterrupt
@@ -259,12 +258,12 @@ def test_a_full_disk(server, cache, tmp_path):
 def test_progress_begins_with_what_is_here_and_ends_at_the_whole(server, cache):
     server.plan[URL] = [Corrupts()]
     pull_sets([PROMPTS])
-    states: list[PullProgress] = []
-    pull_sets(TINY, states.append)
+    states: list[tuple[int, int, int]] = []
+    pull_sets(TINY, lambda *state: states.append(state))
     total, here = (sum(len(CONTENT[path]) for path in CONTENT if begin in path) for begin in ("", "prompts/"))
-    assert states[0] == PullProgress(here, total, 2)
-    assert states[-1] == PullProgress(total, total, 4)
-    assert [state.done for state in states] == sorted(state.done for state in states)
+    assert states[0] == (here, total, 2)
+    assert states[-1] == (total, total, 4)
+    assert [done for done, _, _ in states] == sorted(done for done, _, _ in states)
 
 
 def test_pulled_files_can_be_read_by_others(server, cache):

@@ -20,8 +20,8 @@ from askwell.evaluation.outcomes import read_outcomes
 from askwell.runs import engines as pool
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Pool, Started, choose_engine, run_plan
 from askwell.runs.plan import plan_sweep, read_sweep
-from askwell.runs.store import Store, new_or_open_store, unfinished_run
-from askwell.runs.worker import RunDone, RunElsewhere, RunFailed, RunOutcome, RunTask, do_run
+from askwell.runs.store import FailedRun, Store, new_or_open_store, unfinished_run
+from askwell.runs.worker import RunDone, RunElsewhere, RunOutcome, RunTask, do_run
 
 
 def run_sweep(path: Path, engine=None, **instead):
@@ -196,7 +196,7 @@ def test_a_worker_with_another_lm_refuses(undisturbed, world, tmp_path):
     task = plan.runs[0]
     other = replace(task, lm=replace(task.lm, name=str(world.folder / "llama")), store=Store(tmp_path, "empty"))
     failed = do_run(other)
-    assert isinstance(failed, RunFailed)
+    assert isinstance(failed, FailedRun)
     assert "different LM" in failed.message
 
 
@@ -247,7 +247,7 @@ class DiesWhenDone(InProcess):
         for task in tasks:
             tell(Started(task))
             do(task)
-            tell(Ended(task, RunFailed(task.spec.id, "its worker died")))
+            tell(Ended(task, FailedRun.of(task.spec, "its worker died")))
 
 
 def test_a_run_that_is_there_has_not_failed_though_its_worker_died(world, tmp_path):
@@ -278,7 +278,7 @@ def test_why_a_run_had_failed_is_forgotten_when_it_is_there(undisturbed, world):
     """Its worker can be killed when the run is in the store already, but the note of its failure not yet removed."""
     folder, plan, _ = undisturbed
     store = Store(folder, "")
-    store.note_failure(plan.runs[0].spec, "its worker died", None)
+    store.note_failure(FailedRun.of(plan.runs[0].spec, "its worker died"))
     assert store.failures() == []
     assert run_sweep(world.write_sweep(folder.parent))[1:] == ([], [])
     assert list((folder / "failed").iterdir()) == []

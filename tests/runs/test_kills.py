@@ -125,7 +125,7 @@ def all_whole(store: Path) -> None:
     if (store / "store.json").exists():
         kept = open_store(store)
         before = len(kept.done())
-        assert before <= len(query_runs(kept.runs()).rows) <= len(kept.done())  # the sweep may go on meanwhile
+        assert before <= len(query_runs(kept.runs())) <= len(kept.done())  # the sweep may go on meanwhile
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_a_record_holds_what_was_chosen_once(
     assert record.mixture.context_scores.begins == scores
     (read,) = load_runs(tmp_path)
     assert read.record.mixture == record.mixture
-    (row,) = query_runs([read]).as_json()
+    (row,) = query_runs([read]).records()
     assert (row["begin"], row["lead_in"], row["shots"]) == (best, "none", 0)
     saved = read_description(tmp_path / "mixture").mixture_spec if (tmp_path / "mixture").exists() else None
     assert saved in (None, record.mixture)

@@ -105,10 +105,10 @@ def test_a_control_is_asked_as_the_lm_that_it_is_made_from(world, tmp_path):
 
 def test_the_store_tells_controls_apart(done):
     _, store = done
-    assert Counter(run["control"] for run in query_runs(store.runs()).as_json()) == {
+    assert Counter(run["control"] for run in query_runs(store.runs()).records()) == {
         None: 4, "random-weights": 2, "random-embeddings": 2,
     }  # fmt: skip
-    assert len(query_runs(store.runs(), where="control is null and tuned").rows) == 2
+    assert len(query_runs(store.runs(), where="control is null and tuned")) == 2
 
 
 def test_at_most_one_control_lm_is_kept(done):

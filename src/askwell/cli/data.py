@@ -13,7 +13,7 @@ from askwell.cli.terminal import note, print_json, progress_bar, say, show
 from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
 from askwell.data.names import VARIABLE, data_folder, need_data_folder, pulled_data_folder
-from askwell.data.published import PullProgress, chosen_sets, condition, mirror, need_right, pull_sets
+from askwell.data.published import chosen_sets, condition, mirror, need_right, pull_sets
 from askwell.data.split_audit import prompt_statistics, relation_statistics
 from askwell.data.templates import frequent_templates, write_templates
 from askwell.data.testbed import PREFIX, testbed_overview
@@ -145,12 +145,10 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
     with progress_bar("{task.fields[files]} files", BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=None, files=0)
 
-        def show(progress: PullProgress) -> None:
-            if progress.waiting:
-                note("waiting for another pull to finish")
-            bar.update(task, completed=progress.done, total=progress.total, files=progress.files)
+        def show(done: int, total: int, files: int) -> None:
+            bar.update(task, completed=done, total=total, files=files)
 
-        return pull_sets(chosen, show)
+        return pull_sets(chosen, show, note=note)
 
 
 _HEADINGS = {

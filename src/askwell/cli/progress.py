@@ -15,7 +15,8 @@ from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
 from askwell.runs.sources import left_out_prompt_lines
-from askwell.runs.worker import RunDone, RunElsewhere, RunFailed
+from askwell.runs.store import FailedRun
+from askwell.runs.worker import RunDone, RunElsewhere
 from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -201,7 +202,7 @@ class SweepBar:
                 f"P@1 {score:5.1f}  {event.outcome.seconds:6.1f} s  {spec.label}",
                 markup=False,
             )
-        elif isinstance(event, Ended) and isinstance(event.outcome, RunFailed):
+        elif isinstance(event, Ended) and isinstance(event.outcome, FailedRun):
             self._failed += 1
             stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
 

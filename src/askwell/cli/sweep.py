@@ -14,7 +14,7 @@ from askwell.views.printable import counted
 
 if TYPE_CHECKING:
     from askwell.runs.plan import Plan
-    from askwell.runs.worker import RunFailed
+    from askwell.runs.store import FailedRun
 
 
 def sweep(
@@ -60,7 +60,7 @@ def sweep(
         note(f"left out: {line}")
     if dry_run:
         at_once = 1 if spec.engine == "ray" else choose_engine(spec).workers
-        failed: list[RunFailed] = []
+        failed: list[FailedRun] = []
     else:
         chosen = choose_engine(spec)
         at_once = chosen.workers

@@ -10,7 +10,7 @@ from typing import Any
 
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.data.readers import USUAL, Columns
-from askwell.data.split import split_facts
+from askwell.data.split import split_relation
 from askwell.errors import BadOption, UsageError
 from askwell.files import is_utf8
 from askwell.views.printable import clipped
@@ -40,9 +40,7 @@ def relation_in_memory(
         if split is not None:
             raise BadOption(f"the facts are already split ({', '.join(source)}); leave out the rule {split!r}")
         return Relation.of(name, *(_facts(by_split[one], columns, one) for one in ("train", "dev", "test")))
-    facts = _facts(source, columns, "facts")
-    train, dev, test = split_facts(facts, split or "random", seed)
-    return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
+    return split_relation(name, _facts(source, columns, "facts"), split, seed)
 
 
 def _given_splits(source: Any) -> dict[SplitName, Any] | None:

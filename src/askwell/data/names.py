@@ -12,7 +12,7 @@ from askwell.calls import checked
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
 from askwell.data.in_memory import relation_in_memory
 from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, text_of
-from askwell.data.split import SplitRule, rule_with, split_facts
+from askwell.data.split import SplitRule, rule_with, split_relation
 from askwell.data.templates import Template, parse_template, read_templates
 from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbed_relation
 from askwell.errors import BadFile, BadOption, NoPrompts, UsageError, first_few
@@ -142,21 +142,16 @@ def _named_relation(source: str | Path, columns: Columns, data: Path | None, spl
     # Results must not name paths of this machine: the name is that in the data folder, or the path's last part.
     name = _last_part(path) if path == Path(source) else PurePath(source).as_posix()
     if path.is_file():
-        return _split_file(path, columns, name, split or "random", seed)
+        facts = parse_facts(path, columns)
+        try:
+            return split_relation(name, facts, split, seed)
+        except BadOption:
+            raise
+        except UsageError as error:
+            raise BadFile(path, str(error)) from error
     if split is not None:
         raise BadOption(f"{source} is a folder that is already split; leave out the rule {split!r}")
     return Relation.of(name, *read_split_files(path, columns).splits.values())
-
-
-def _split_file(path: Path, columns: Columns, name: str, rule: str, seed: int) -> Relation:
-    facts = parse_facts(path, columns)
-    try:
-        train, dev, test = split_facts(facts, rule, seed)
-    except BadOption:
-        raise
-    except UsageError as error:
-        raise BadFile(path, str(error)) from error
-    return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
 
 
 def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:

@@ -217,19 +217,6 @@ def _sha256(content: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class PullProgress:
-    """The progress of a pull."""
-
-    done: int
-    """Bytes of the requested files that are in the cache."""
-    total: int
-    files: int
-    """Files that are in the cache and intact."""
-    waiting: bool = False
-    """Whether it is waiting for another pull to finish."""
-
-
-@dataclass(frozen=True)
 class Pulled:
     """What a pull did."""
 
@@ -246,8 +233,9 @@ class Pulled:
 
 def pull_sets(
     sets: Sequence[DataSet],
-    progress: Callable[[PullProgress], None] | None = None,
+    progress: Callable[[int, int, int], None] = lambda _done, _total, _files: None,
     *,
+    note: Callable[[str], None] = lambda _text: None,
     copy: Path | None = None,
     attempts: int = 5,
     timeout: float = 30.0,
@@ -255,16 +243,16 @@ def pull_sets(
     """Get the files of the sets that are not in the cache, or are altered there.
 
     A file is moved into place only when it is complete and its hash is right, so the next pull continues where one was
-    interrupted. Of two pulls at the same time, the second waits for the first. `timeout` is how many seconds a server
-    may stay silent. With `copy`, a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the
+    interrupted. Of two pulls at the same time, the second waits for the first. `progress` is called with the bytes that
+    are in the cache, of how many, and in how many files. `timeout` is how many seconds a server may stay silent. With
+    `copy`, a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the
     sets, files are taken from there, and none if any of them is missing or altered.
     """
     if copy is not None and not copy.is_dir():
         raise BadOption(f"`copy` {copy} is not a folder", copy="--from")
-    tell = progress or (lambda _progress: None)
     folder = pulled_data_folder()
     total = sum(data_set.bytes for data_set in sets)
-    with _lock(folder, lambda: tell(PullProgress(0, total, 0, waiting=True))):
+    with _lock(folder, note):
         for left_over in [*folder.glob("**/.*/new")]:  # a file that a pull was writing when it was killed
             shutil.rmtree(left_over.parent)
         conditions = [condition(data_set, folder) for data_set in sets]
@@ -274,10 +262,10 @@ def pull_sets(
             contents = _contents(copy, wanted)
             write_all({folder / path: content for path, content in contents.items()})
         else:
-            tell(PullProgress(sum(file.bytes for file in here), total, len(here)))
+            progress(sum(file.bytes for file in here), total, len(here))
             for file in _fetch_all(wanted, folder, attempts, timeout):
                 here.append(file)
-                tell(PullProgress(sum(file.bytes for file in here), total, len(here)))
+                progress(sum(file.bytes for file in here), total, len(here))
     return Pulled(
         tuple(data_set.name for data_set in sets),
         folder,
@@ -306,7 +294,7 @@ def address(base: str, origin: Origin) -> str:
 
 
 @contextlib.contextmanager
-def _lock(folder: Path, tell_waiting: Callable[[], None]) -> Generator[None]:
+def _lock(folder: Path, note: Callable[[str], None]) -> Generator[None]:
     """Hold the folder of pulled data for one pull; the system releases the lock when a process dies."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -314,7 +302,7 @@ def _lock(folder: Path, tell_waiting: Callable[[], None]) -> Generator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            tell_waiting()
+            note("waiting for another pull to finish")
             lock.acquire()
     try:
         yield

@@ -25,8 +25,8 @@ from typing import Any
 from askwell.errors import BadFile, Failure
 from askwell.lms.load import available_threads
 from askwell.runs.plan import Plan
-from askwell.runs.store import Store
-from askwell.runs.worker import LMKey, RunElsewhere, RunFailed, RunOutcome, RunTask, do_run, done_before
+from askwell.runs.store import FailedRun, Store
+from askwell.runs.worker import LMKey, RunElsewhere, RunOutcome, RunTask, do_run, done_before
 from askwell.specs.run_spec import SweepSpec
 
 TRIES = 3
@@ -121,7 +121,7 @@ class Pool:
                             waiting.appendleft(task)
                             tell(Lost(task, reason))
                             continue
-                        outcome = RunFailed(task.spec.id, f"{reason} {TRIES} times; is there enough memory?")
+                        outcome = FailedRun.of(task.spec, f"{reason} {TRIES} times; is there enough memory?")
                     else:
                         idle.append(worker)
                     tell(Ended(task, outcome))
@@ -246,7 +246,7 @@ class RayCluster:
                         outcome = ray.get(answer)
                     except ray.exceptions.RayError as error:
                         reason = str(error).strip().splitlines()[0]
-                        outcome = RunFailed(task.spec.id, f"Ray gave up after {TRIES} tries: {reason}")
+                        outcome = FailedRun.of(task.spec, f"Ray gave up after {TRIES} tries: {reason}")
                     tell(Ended(task, outcome))
         finally:
             for answer in running:
@@ -294,12 +294,12 @@ def choose_engine(sweep: SweepSpec) -> Engine:
     return RayCluster(sweep.address, sweep.cpus_per_run or float(sweep.threads), gpus)
 
 
-def run_plan(plan: Plan, engine: Engine, store: Store, tell: Tell) -> list[RunFailed]:
+def run_plan(plan: Plan, engine: Engine, store: Store, tell: Tell) -> list[FailedRun]:
     """Execute all runs that are not yet done; return those that failed, which are also recorded in the store.
 
     Runs that another sweep has under way are left to it, and executed here only if it ends without completing them.
     """
-    failed: list[RunFailed] = []
+    failed: list[FailedRun] = []
     elsewhere: list[RunTask] = []
     store = store.make()
     store.clean(but=frozenset(task.spec.id for task in plan.to_do))
@@ -307,13 +307,13 @@ def run_plan(plan: Plan, engine: Engine, store: Store, tell: Tell) -> list[RunFa
     def keep(event: Event) -> None:
         if isinstance(event, Ended):
             task, outcome = event.task, event.outcome
-            if isinstance(outcome, RunFailed) and (there := done_before(task)) is not None:
+            if isinstance(outcome, FailedRun) and (there := done_before(task)) is not None:
                 event = Ended(task, there)
             elif isinstance(outcome, RunElsewhere):
                 elsewhere.append(task)
-            elif isinstance(outcome, RunFailed):
+            elif isinstance(outcome, FailedRun):
                 failed.append(outcome)
-                store.note_failure(task.spec, outcome.message, outcome.traceback)
+                store.note_failure(outcome)
             elif outcome.files is not None:
                 store.put(outcome.id, outcome.files)
         tell(event)

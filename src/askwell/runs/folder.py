@@ -163,15 +163,15 @@ class Runs(ShowsItself, list[Run], AsFrame):
 
     def records(self) -> Records:
         """Return a row for each run: what was run, and its scores."""
-        from askwell.runs.query import query_runs
+        from askwell.runs.query import row_of
 
-        return query_runs(self).as_json()
+        return [row_of(run) for run in self]
 
     def summary(self) -> Document:
         """Summarise the scores of each run."""
-        from askwell.runs.query import SHOWN, query_runs
+        from askwell.runs.query import SHOWN
 
-        rows = query_runs(self).as_json()
+        rows = self.records()
         shown = (*SHOWN, "control") if any(row["control"] for row in rows) else SHOWN
         texts = [tuple(_cell(name, row[name]) for name in shown) for row in rows]
         numbers = tuple(name for name in shown if name in METRICS or name in ("seed", "facts"))
@@ -198,11 +198,11 @@ def load_runs(path: Path | str) -> Runs:
             "there is no run here; name a folder that `askwell train` or `askwell baseline` wrote, a folder of such "
             "folders, or a sweep's store",
         )
-    return Runs(sorted(map(read_run, folders), key=_place))
+    return Runs(sorted(map(read_run, folders), key=place_of))
 
 
-def _place(run: Run) -> tuple[Any, ...]:
-    """Return the key by which runs are sorted, in the same order as `query_runs`."""
+def place_of(run: Run) -> tuple[Any, ...]:
+    """Return the key by which runs are sorted."""
     spec = run.record.spec
     return spec.lm, spec.relation, spec.prompts, spec.setting, spec.control or "", spec.seed, run.record.id
 

@@ -27,8 +27,8 @@ from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import usable_prompts
 from askwell.prompts.weights import WEIGHTINGS
 from askwell.runs.build_spec import build_run_spec
-from askwell.runs.store import Store
-from askwell.runs.worker import LMKey, RunFailed, RunTask
+from askwell.runs.store import FailedRun, Store
+from askwell.runs.worker import LMKey, RunTask
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.run_spec import LMChoice, RunSpec, Setting, SweepSpec
 from askwell.training.objective import Objective
@@ -155,7 +155,7 @@ class Plan:
         longest = max(self.seconds.values(), default=0.0)
         return max(longest, sum(self.seconds.values()) / workers)
 
-    def as_json(self, workers: int, failed: Sequence[RunFailed] = ()) -> dict[str, Any]:
+    def as_json(self, workers: int, failed: Sequence[FailedRun] = ()) -> dict[str, Any]:
         """Return the plan with its estimates for this many workers, and which runs failed, as plain JSON."""
         why = {failure.id: failure.message for failure in failed}
         shown = ("id", "lm", "relation", "prompts", "setting", "seed", "control")

@@ -51,13 +51,19 @@ class _About(BaseModel):
 class FailedRun(BaseModel):
     """Why a run failed."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     version: Literal[1] = 1
     id: str
     message: str
     traceback: str | None = None
+    """Of an unexpected error."""
     spec: RunSpec
+
+    @classmethod
+    def of(cls, spec: RunSpec, message: str, traceback: str | None = None) -> "FailedRun":
+        """Say why the run of a spec failed."""
+        return cls(id=spec.id, message=message, traceback=traceback, spec=spec)
 
 
 @dataclass(frozen=True)
@@ -102,10 +108,9 @@ class Store:
                 write_whole(unfinished.result / name, content)
             unfinished.finish(self.run_folder(run))
 
-    def note_failure(self, spec: RunSpec, message: str, trace: str | None) -> None:
+    def note_failure(self, failed: FailedRun) -> None:
         """Record why a run failed."""
-        failed = FailedRun(id=spec.id, message=message, traceback=trace, spec=spec)
-        write_whole(self.folder / FAILED / f"{spec.id}.json", failed.model_dump_json(indent=1) + "\n")
+        write_whole(self.folder / FAILED / f"{failed.id}.json", failed.model_dump_json(indent=1) + "\n")
 
     def failures(self) -> list[FailedRun]:
         """List which runs failed, and why; those that have succeeded since are left out."""

@@ -17,7 +17,7 @@ from askwell.lms.random_lms import control_lm
 from askwell.prompts.context import settle
 from askwell.runs.record import RunRecord
 from askwell.runs.run import run, templates_of
-from askwell.runs.store import Store, UnderWay, unfinished_run
+from askwell.runs.store import FailedRun, Store, UnderWay, unfinished_run
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, RunSpec
 
 
@@ -57,23 +57,13 @@ class RunDone:
 
 
 @dataclass(frozen=True)
-class RunFailed:
-    """A run that failed."""
-
-    id: str
-    message: str
-    traceback: str | None = None
-    """Of an unexpected error."""
-
-
-@dataclass(frozen=True)
 class RunElsewhere:
     """A run that another process is executing in the same store."""
 
     id: str
 
 
-RunOutcome = RunDone | RunFailed | RunElsewhere
+RunOutcome = RunDone | FailedRun | RunElsewhere
 
 _loaded: dict[LMKey, FrozenLM] = {}
 """The LM of the last run: a worker loads it once and keeps it while its runs use the same one."""
@@ -88,9 +78,9 @@ def do_run(task: RunTask) -> RunOutcome:
     except UnderWay:
         return RunElsewhere(task.spec.id)
     except AskwellError as error:
-        return RunFailed(task.spec.id, str(error))
+        return FailedRun.of(task.spec, str(error))
     except Exception as error:  # one failure must not cost hours of other runs; the traceback is kept
-        return RunFailed(task.spec.id, f"{type(error).__name__}: {error}", traceback.format_exc())
+        return FailedRun.of(task.spec, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def lm_of(task: RunTask) -> FrozenLM:
