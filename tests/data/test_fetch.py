@@ -100,7 +100,7 @@ def test_redirects_are_followed(server, cache):
 
 def test_a_server_that_redirects_for_ever_is_left(server, cache):
     server.files[f"/moved{URL}"] = b""
-    server.plan[URL] = [Redirects()]
+    server.plan[URL] = [Redirects()] * 2
     server.plan[f"/moved{URL}"] = [Redirects()] * 50
     with pytest.raises(Failure, match=r"the transfer failed .*redirects"):
         pull_sets([FACTS], attempts=2)

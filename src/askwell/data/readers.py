@@ -43,10 +43,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_records(path: Path, decoder: json.JSONDecoder | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a file of JSON lines, with their line numbers."""
     for number, line in _lines(path):
-        yield number, _object(path, number, line, _JSON)
+        yield number, _object(path, number, line, decoder or _JSON)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -102,8 +102,7 @@ _Fields = Iterator[tuple[int, tuple[str, ...], Mapping[str, Any]]]
 
 
 def _jsonl_fields(path: Path, choose: Choose) -> _Fields:
-    for number, line in _lines(path):
-        fields = _object(path, number, line, _NUMBERS_AS_TEXT)
+    for number, fields in read_records(path, _NUMBERS_AS_TEXT):
         yield number, _chosen(path, number, choose, fields), fields
 
 

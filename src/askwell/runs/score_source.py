@@ -16,10 +16,10 @@ from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.evaluation.controls import Controls, controls_together
-from askwell.evaluation.examine import examine
+from askwell.evaluation.evaluate_mixture import FullEvaluation, evaluate
 from askwell.evaluation.knowledge import KnowledgeFigures, knowledge_over
 from askwell.evaluation.scoring import Evaluation, together
-from askwell.evaluation.trust import Trust, trust_of
+from askwell.evaluation.trust import Trust
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
@@ -200,9 +200,8 @@ def score_jobs(
 
     Controls need test facts; `trust` also measures how far each relation's scores can be trusted.
     """
-    evaluations: list[Evaluation] = []
+    evaluations: list[FullEvaluation] = []
     found: list[Controls] = []
-    trusts: list[Trust] = []
     counts: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     missing: dict[str, str] = {}
@@ -216,39 +215,38 @@ def score_jobs(
             missing[name] = f"it has no {' and no '.join(lacks)} facts to make and choose them with"
         asking = None if progress is None else partial(progress, f"{split} facts of {name}")
         try:
-            examination = examine(
+            evaluation = evaluate(
                 mixture,
                 relation,
-                splits=(split, "dev") if trust else (split,),
+                split,
                 candidates=candidates,
                 controls=controls and not lacks,
-                prompts=trust,
+                trust=trust,
+                risk=risk,
+                confidence=confidence,
                 seed=mixture.spec.seed,
                 progress=asking,
             )
-            evaluations.append(examination.evaluations[split])
-            if trust:
-                options: Any = {"candidates": candidates, "risk": risk, "confidence": confidence, "progress": asking}
-                trusts.append(trust_of(mixture, relation, examination, **options))
         except NothingLeft as nothing:
             left_out[name] = str(nothing)
             note(f"{name} is left out: {nothing}")
             continue
-        if examination.controls.missing:
-            missing[name] = "; ".join(dict.fromkeys(examination.controls.missing.values()))
-        elif controls and not lacks:
-            found.append(examination.controls)
+        evaluations.append(evaluation)
+        if evaluation.controls is not None and evaluation.controls.missing:
+            missing[name] = "; ".join(dict.fromkeys(evaluation.controls.missing.values()))
+        elif evaluation.controls is not None:
+            found.append(evaluation.controls)
     if not evaluations:
         raise BadOption("; ".join(left_out.values()))
-    evaluation, all_controls = together(evaluations), controls_together(found)
-    gain = knowledge_over(evaluation.outcomes, all_controls)
+    scored, all_controls = together(evaluations), controls_together(found)
+    gain = knowledge_over(scored.outcomes, all_controls)
     return Scored(
-        evaluation,
+        scored,
         several_runs(evaluations),
         counts,
         left_out,
         all_controls if controls else None,
         missing,
         None if gain is None else gain.figures(),
-        trusts if trust else None,
+        [evaluation.trust for evaluation in evaluations if evaluation.trust is not None] if trust else None,
     )
