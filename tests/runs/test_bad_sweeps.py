@@ -62,7 +62,7 @@ SOFT = {"soft": {}}
         ({"prompts": {"hand": ["nowhere"]}}, ["prompts.hand", "nowhere"]),
         ({"prompts": {"hand": ["[X] only"]}}, ["prompts.hand", "[Y]"]),
         ({"prompts": {"hand": ["hand"], "bed": ["testbed:single"]}}, ["prompts.bed", "none for any relation"]),
-        ({"prompts": {"hand": []}}, ["prompts", "hand has no sources"]),
+        ({"prompts": {"hand": []}}, ["prompts.hand", "at least 1"]),
         ({"prompts": {"back": ["[Y] holds [X]"]}}, ["lms", "llama can use none of the prompts", "y comes before x"]),
         ({"candidates": "nowhere.txt"}, ["candidates", "nowhere.txt"]),
         ({"engine": "rya"}, ["engine", "'in-process', 'pool' or 'ray'"]),

@@ -14,7 +14,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
-from askwell.runs.sources import left_out_prompt_lines
+from askwell.runs.sources import note_left_out_prompts
 from askwell.runs.store import FailedRun
 from askwell.runs.worker import RunDone, RunElsewhere
 from askwell.specs.mixture_spec import NO_LEAD_IN
@@ -116,8 +116,7 @@ class RunBars(Bars):
 def _note_mixture(mixture: Mixture) -> None:
     """Note which prompts the LM cannot use, what its sentences begin with if there is a choice, and whether weights
     that depend on x can have an effect."""
-    for line in left_out_prompt_lines(mixture):
-        note(line)
+    note_left_out_prompts(mixture, note)
     if len(mixture.lm.beginnings) > 1:
         note(f"sentences begin with: {mixture.spec.begin} (--begin)")
     if mixture.spec.lead_in != NO_LEAD_IN:

@@ -29,7 +29,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.prompts.context import with_label
 from askwell.runs.several_runs import SeveralRuns, several_runs
-from askwell.runs.sources import Note, own_relation, saved_mixture, untuned_mixture, warn_of_other_facts
+from askwell.runs.sources import Note, note_left_out_prompts, own_relation, saved_mixture, warn_of_other_facts
 from askwell.specs.mixture_spec import MixtureSpec
 
 EvaluationJob = tuple[Mixture, Relation]
@@ -140,12 +140,13 @@ def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, n
     for relation, templates in relations:
         try:
             of_relation = with_label(spec, relation_label(relation.name, data))
-            mixture = untuned_mixture(loaded, templates, of_relation, note, relation)
+            mixture = Mixture(loaded, templates, of_relation, relation=relation)
         except NothingLeft as nothing:
             if len(relations) == 1:
                 raise
             note(f"{relation.name} is left out: {nothing}")
             continue
+        note_left_out_prompts(mixture, note)
         usable += 1
         yield mixture, relation
     if not usable:

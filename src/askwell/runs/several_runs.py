@@ -49,20 +49,27 @@ class RunConsistency:
 
 
 def run_consistency(runs: Sequence[Sequence[Outcome]]) -> RunConsistency:
-    """Measure how far runs agree on the same facts; questions that only one of two was asked are left out.
+    """Measure how far two or more runs agree on the same facts; questions that only one of two was asked are left out.
 
     Answers are compared as words, so the runs may be of different mixtures and LMs.
     """
+    pairs: list[RunPair] = []
     answers = [_best_answers(outcomes) for outcomes in runs]
-    pairs = tuple(
-        _run_pair(first, second, answers[first], answers[second]) for first, second in combinations(range(len(runs)), 2)
-    )
-    of_right = [pair.same_of_right for pair in pairs if pair.same_of_right is not None]
+    for first, second in combinations(range(len(runs)), 2):
+        both = [(answers[first][question], answers[second].get(question)) for question in answers[first]]
+        shared = [(one, other) for one, other in both if other is not None]
+        if not shared:
+            raise UsageError("two runs have no question in common, so their answers cannot be compared")
+        same = np.array([one == other for (one, _), (other, _) in shared])
+        right = np.array([one or other for (_, one), (_, other) in shared])
+        of_right = float(same[right].mean()) if right.any() else None
+        pairs.append(RunPair(first, second, len(shared), float(same.mean()), int(right.sum()), of_right))
+    defined = [pair.same_of_right for pair in pairs if pair.same_of_right is not None]
     return RunConsistency(
         runs=len(runs),
-        pairs=pairs,
+        pairs=tuple(pairs),
         same=float(np.mean([pair.same for pair in pairs])),
-        same_of_right=float(np.mean(of_right)) if of_right else None,
+        same_of_right=float(np.mean(defined)) if defined else None,
     )
 
 
@@ -73,27 +80,6 @@ def _best_answers(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], tuple[st
         (of_x[0].relation, of_x[0].x): (of_x[0].answers[0], is_right)
         for of_x, is_right in zip(by_x, right, strict=True)
     }
-
-
-def _run_pair(
-    first: int,
-    second: int,
-    of_first: dict[tuple[str, str], tuple[str, bool]],
-    of_second: dict[tuple[str, str], tuple[str, bool]],
-) -> RunPair:
-    shared = [question for question in of_first if question in of_second]
-    if not shared:
-        raise UsageError("two runs have no question in common, so their answers cannot be compared")
-    same = np.array([of_first[question][0] == of_second[question][0] for question in shared])
-    right = np.array([of_first[question][1] or of_second[question][1] for question in shared])
-    return RunPair(
-        first=first,
-        second=second,
-        questions=len(shared),
-        same=float(same.mean()),
-        right=int(right.sum()),
-        same_of_right=float(same[right].mean()) if right.any() else None,
-    )
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class RunSpec(Spec):
         if (self.candidates is None) != (self.candidates_sha256 is None):
             raise ValueError("candidates have both a name and a hash, or neither")
         if self.training is not None and self.training.classify and self.candidates is None:
-            raise ValueError("classify needs candidates to choose among")
+            raise ValueError("classify needs candidates to choose among: name them with --candidates, or --among train")
         if self.control is not None and self.training is None:
             raise ValueError("a control shows what tuning achieves by itself, so it must be tuned")
         if not self.templates and self.baseline is None:
@@ -188,7 +188,7 @@ class SweepSpec(Spec):
     facts: tuple[str, ...] = Field(min_length=1)
     """Relations (testbed:capital, trex_original/P19, a folder or a file), or whole sets of them (testbed,
     trex_original, a folder of folders)."""
-    prompts: dict[str, tuple[str, ...]] = Field(min_length=1)
+    prompts: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(min_length=1)
     """Named prompts, each a list of sources: templates, files, testbed:single and the like, or a set such as
     trex_paraphrase, which has a file for each relation."""
     settings: dict[str, Setting] = Field(min_length=1)
@@ -239,14 +239,6 @@ class SweepSpec(Spec):
     @classmethod
     def _lms_by_name(cls, lms: Any) -> Any:
         return [{"source": lm} if isinstance(lm, str) else lm for lm in lms] if isinstance(lms, list) else lms
-
-    @field_validator("prompts")
-    @classmethod
-    def _prompts_have_sources(cls, prompts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        for name, sources in prompts.items():
-            if not sources:
-                raise ValueError(f"{name} has no sources")
-        return prompts
 
     @model_validator(mode="after")
     def _settings_name_prompts_that_are_there(self) -> "SweepSpec":
