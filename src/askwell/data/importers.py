@@ -95,7 +95,7 @@ class Imported:
         self.skipped[str(path)] = reason
 
     def drop_partly_split(self, source: Path) -> None:
-        """Drop relations that have some of train, dev and test but not all, and notes them."""
+        """Drop relations that have some of train, dev and test but not all, and note them."""
         for data_set, files in list(self.sets["facts"].items()):
             for relation in dict.fromkeys(file.partition("/")[0] for file in files if "/" in file):
                 lacking = [split for split in SPLITS if f"{relation}/{split}.jsonl" not in files]

@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -153,7 +153,7 @@ class SentenceTemplates:
 
     def as_json(self, out: Path) -> dict[str, Any]:
         """Return the templates with their counts, what was read, and where the templates were written to."""
-        return {"out": str(out)} | asdict(replace(self, left_out=Counter())) | {"left_out": dict(self.left_out)}
+        return {"out": str(out), **vars(self)}
 
 
 def frequent_templates(path: Path, least: int = 11, relation: str | None = None) -> SentenceTemplates:

@@ -244,20 +244,12 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     if resume and overwrite:
         raise BadOption("`resume` and `overwrite` cannot be combined", resume="--resume", overwrite="--overwrite")
     is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()
-    if not resume and not overwrite:
-        if is_unfinished:
-            raise BadOption(
-                f"`folder` {folder} holds an unfinished run: continue it with `resume`, or start over with `overwrite`",
-                folder="--out",
-                resume="--resume",
-                overwrite="--overwrite",
-            )
-        if is_whole or (folder / CONFIG).exists() or (folder / MIXTURE / CONFIG).exists():
-            raise BadOption(
-                f"`folder` {folder} already holds a run: name another folder, or replace it with `overwrite`",
-                folder="--out",
-                overwrite="--overwrite",
-            )
+    has_mixture = (folder / CONFIG).exists() or (folder / MIXTURE / CONFIG).exists()
+    if (is_whole or is_unfinished or has_mixture) and not resume and not overwrite:
+        holds = "holds an unfinished run: continue it with `resume`, or start over with `overwrite`"
+        if not is_unfinished:
+            holds = "already holds a run: name another folder, or replace it with `overwrite`"
+        raise BadOption(f"`folder` {folder} {holds}", folder="--out", resume="--resume", overwrite="--overwrite")
     if resume and is_whole and not is_unfinished:
         raise BadOption(f"`resume`: the run in {folder} is finished; there is nothing to continue", resume="--resume")
     need_writable_folder(folder, "--out")
