@@ -35,7 +35,7 @@ from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.mixture.mixture import Mixture
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective
 
 NAMES = ["bert", "roberta", "bart", "gpt2", "llama"]
 SETTINGS = ["static", "data-dependent", "product"]

@@ -12,9 +12,8 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
 from askwell.lms.identity import LMIdentity
 from askwell.prompts.prompt_set import PromptSet
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, SettledMixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 from askwell.views.document import Block, Paragraph, Points, Section, table
 from askwell.views.printable import NONE, visible
 from askwell.views.to_files import markdown_escaped, markdown_section

@@ -23,10 +23,10 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import hash_json, problem_in, read_document, read_text, refuse_later_version, write_whole
+from askwell.lms.checkpoints import hub_options as reach_of_hub
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.lms.tokenizer_files import hub_options as reach_of_hub
 from askwell.mixture.description import About, Description, SavedFile, SavedPrompt, model_card
 from askwell.prompts.prompt_set import PromptSet
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from askwell.data.facts import Fact
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
+from askwell.lms.families import Question, Unusable
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.question import Question, Unusable
 from askwell.lms.tokenisation import NO_OPENING, WITH_A_SPACE, Beginning, Opening, Place, PromptTokens, tokenise
 from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, Initial, MixtureSpec
 
