@@ -76,7 +76,7 @@ def test_candidates_as_words_labels_and_files(mixture, tmp_path):
     [
         ([], "candidates are words"),
         ({"a": []}, "has no words"),
-        ({"a": ["w"], "b": ["w"]}, "to only one label"),
+        ({"a": ["w"], "b": ["w"]}, "cannot also be one of"),
         ({"a": ["b"], "b": ["c"]}, "is both a label and a word of 'a'"),
     ],
 )
