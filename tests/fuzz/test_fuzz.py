@@ -51,7 +51,7 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     """Commands end where they have read all that they read; what is the same for all cases is made once."""
     import askwell.cli.data
     import askwell.cli.running
-    import askwell.lms.pull
+    import askwell.lms.available
     import askwell.runs.engines
     import askwell.server.app
     import askwell.training.loop
@@ -66,7 +66,7 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     monkeypatch.setattr(askwell.runs.engines, "run_plan", stop_here)
     monkeypatch.setattr(askwell.server.app, "serve", stop_here)
     monkeypatch.setattr(askwell.cli.data, "pull_sets", stop_here)
-    monkeypatch.setattr(askwell.lms.pull, "_fetch_and_convert", stop_here)
+    monkeypatch.setattr(askwell.lms.available, "_fetch_and_convert", stop_here)
     monkeypatch.setattr(torch, "set_num_threads", lambda _threads: None)
     load_whole_lms_once(monkeypatch, world)
     parse_options_quickly(monkeypatch)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from builders.outcomes import outcome
 
-from askwell.answers.prompt_answers import PromptAnswers
+from askwell.answers.strategy import PromptAnswers
 from askwell.errors import BadOption, UsageError
 from askwell.evaluation.agreement import consistency
 from askwell.runs.several_runs import run_consistency

@@ -94,7 +94,8 @@ def ask(
     from askwell.answers.candidates import load_candidates, train_candidates
     from askwell.cli.answers import note_left_out_candidates, print_answers
     from askwell.evaluation.selective import RiskLimits
-    from askwell.lms.load import load_lm, set_threads
+    from askwell.lms.load import load_lm
+    from askwell.lms.machine import set_threads
     from askwell.mixture.mixture import Mixture
     from askwell.runs.sources import (
         configure_answers,

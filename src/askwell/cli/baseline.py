@@ -82,11 +82,8 @@ def baseline(
         loaded,
         relation,
         templates,
-        mixture=settings.mixture,
-        training=settings.training,
+        **settings,
         baseline=name,
-        search=settings.search,
-        fine_tuning=settings.fine_tuning,
         prompts=prompts_name(prompts or ["none"]),
     )
     record = run_with_bars(

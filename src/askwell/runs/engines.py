@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile, Failure
-from askwell.lms.load import available_threads
+from askwell.lms.machine import available_threads
 from askwell.runs.plan import Plan
 from askwell.runs.store import FailedRun, Store
 from askwell.runs.worker import LMKey, RunElsewhere, RunOutcome, RunTask, do_run, done_before

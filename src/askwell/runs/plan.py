@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from askwell.answers.candidates import Candidates, load_candidates
-from askwell.answers.kind import needs_any_length
+from askwell.answers.encode import needs_any_length
 from askwell.answers.listed import MOST_XS_OF_PRIOR
 from askwell.data.facts import Relation
 from askwell.data.names import data_folder, find, load_prompts, load_relation, relations_of
@@ -31,7 +31,7 @@ from askwell.runs.store import FailedRun, Store
 from askwell.runs.worker import LMKey, RunTask
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.run_spec import LMChoice, RunSpec, Setting, SweepSpec
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective
 from askwell.training.schedule import schedule_of, scored_dev_facts
 
 

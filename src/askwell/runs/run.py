@@ -11,7 +11,7 @@ from typing import Any
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
 from askwell.answers.encode import EncodedRelation
-from askwell.baselines.result import AnyProgress, BaselineLine
+from askwell.baselines.result import AnyProgress
 from askwell.baselines.run_baseline import run_baseline
 from askwell.calls import checked
 from askwell.data.facts import Relation
@@ -217,7 +217,7 @@ def templates_of(spec: RunSpec) -> list[Template]:
     return [parse_template(prompt.template, prompt.weight) for prompt in spec.templates]
 
 
-def _lines(history: Sequence[BaselineLine]) -> tuple[HistoryRecord, ...]:
+def _lines(history: Sequence[Any]) -> tuple[HistoryRecord, ...]:
     return tuple(HistoryRecord.model_validate(line.as_json()) for line in history)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import needs_any_length
+from askwell.answers.encode import needs_any_length
 from askwell.data.facts import SPLIT_FILES, Relation, SplitName
 from askwell.data.names import data_folder, find, load_prompts, load_relation, relation_label, relations_of
 from askwell.data.readers import USUAL, Columns

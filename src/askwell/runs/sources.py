@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import kind_of_facts
+from askwell.answers.encode import kind_of_facts
 from askwell.data.facts import Relation
 from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
@@ -16,10 +16,11 @@ from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import Precision, load_lm
+from askwell.lms.load import load_lm
+from askwell.lms.machine import Precision
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, read_dev_answers, tokenizer_source
+from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, tokenizer_source
 
 Note = Callable[[str], None]
 
@@ -153,7 +154,7 @@ def dev_answers_of(
 ) -> DevAnswers:
     """Return the answers to a relation's dev facts or, without a relation, those that were saved with the mixture."""
     if relation is None:
-        return dev_answers_from(read_dev_answers(folder or ""))
+        return dev_answers_from(read_description(folder or "").dev_answers)
     if folder is not None:
         danger = "if it was trained on these dev facts, the threshold is too low"
         warn_of_other_facts(folder, read_description(folder), relation, danger, note)

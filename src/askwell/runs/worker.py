@@ -11,9 +11,8 @@ from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import AskwellError, WrongLM
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import load_lm
+from askwell.lms.load import control_lm, load_lm
 from askwell.lms.machine import limited_threads
-from askwell.lms.random_lms import control_lm
 from askwell.prompts.context import settle
 from askwell.runs.record import RunRecord
 from askwell.runs.run import run, templates_of
