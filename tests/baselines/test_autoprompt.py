@@ -23,7 +23,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.prompts.context import settle
-from askwell.specs.baseline_specs import AutoPromptSpec
+from askwell.specs.training_spec import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 
 EVERYTHING: dict[str, Any] = {"allow_ys": True, "allow_proper_nouns": True, "sampled_facts": 1000}

@@ -15,7 +15,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.machine import Memory
 from askwell.mixture.mixture import Mixture
-from askwell.specs.baseline_specs import FineTuningSpec
+from askwell.specs.training_spec import FineTuningSpec
 
 TEMPLATE = parse_template("[X] lies in [Y] .")
 SPEC = FineTuningSpec(epochs=4, batch_facts=4, learning_rate=3e-3)

@@ -6,8 +6,8 @@ import pytest
 
 from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.errors import BadOption
-from askwell.specs.baseline_specs import BaselineName
 from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import BaselineName
 
 
 def test_every_name_is_in_the_table():

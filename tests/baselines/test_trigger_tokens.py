@@ -6,7 +6,7 @@ from builders.worlds import CAPITALS, REPEATED, frozen
 from askwell.baselines.autoprompt import allowed_tokens
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
-from askwell.specs.baseline_specs import AutoPromptSpec
+from askwell.specs.training_spec import AutoPromptSpec
 
 
 def names(lm, relation=REPEATED, **settings) -> set[str]:

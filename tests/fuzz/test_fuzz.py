@@ -52,7 +52,7 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     import askwell.cli.data
     import askwell.cli.running
     import askwell.lms.available
-    import askwell.runs.run_sweep
+    import askwell.runs.engines
     import askwell.server.app
     import askwell.training.loop
 
@@ -63,7 +63,7 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
         lambda *given, **options: (do_run if options.get("resume") else stop_here)(*given, **options),
     )
     monkeypatch.setattr(askwell.training.loop, "step", stop_here)
-    monkeypatch.setattr(askwell.runs.run_sweep, "run_plan", stop_here)
+    monkeypatch.setattr(askwell.runs.engines, "run_plan", stop_here)
     monkeypatch.setattr(askwell.server.app, "serve", stop_here)
     monkeypatch.setattr(askwell.cli.data, "pull_sets", stop_here)
     monkeypatch.setattr(askwell.lms.available, "_fetch_and_convert", stop_here)

@@ -38,8 +38,8 @@ from askwell.lms.vocabulary import all_special_tokens, token_text
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
-from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
+from askwell.specs.training_spec import AutoPromptSpec
 from askwell.training.checkpoint import read_checkpoint, write_checkpoint
 from askwell.training.history import badness
 from askwell.training.loop import Objective

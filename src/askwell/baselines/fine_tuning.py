@@ -29,8 +29,8 @@ from askwell.lms.load import load_lm
 from askwell.lms.machine import memory_of
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.context import settle
-from askwell.specs.baseline_specs import FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import FineTuningSpec
 from askwell.training.history import badness
 from askwell.training.schedule import warm_up_and_decay
 

@@ -7,9 +7,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from askwell.errors import BadOption
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 _SpecKind = TypeVar("_SpecKind", bound=BaseModel)
 

@@ -27,9 +27,8 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
 from askwell.prompts.prompt import LeftOutPrompt
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 from askwell.training.history import Interrupted, TrainingResult, badness
 from askwell.training.loop import train
 

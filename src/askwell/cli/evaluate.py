@@ -86,7 +86,7 @@ def evaluate(
             trust=trust,
             risk=risk,
             confidence=confidence,
-            progress=lambda state: bars.move(state.what, state.done, state.total),
+            progress=bars.move,
             note=note,
         )
     if per_fact is not None:
