@@ -22,7 +22,6 @@ from askwell.evaluation.metrics import (
     micro,
     scores_of,
     units_of,
-    with_raw_ranks,
 )
 from askwell.evaluation.outcomes import Outcome
 
@@ -89,7 +88,7 @@ def test_units_are_named_once_if_they_are_the_same() -> None:
 
 def test_raw_ranks_take_the_place_of_ranks() -> None:
     found = Outcome("r", "x", "y", ("y", "z"), 1.0, 2.0, -1.0, (), ())
-    assert scores_of(with_raw_ranks([found])) == {"P@1": 0.0, "P@10": 100.0, "MRR": 50.0}
+    assert scores_of([found.with_raw_rank()]) == {"P@1": 0.0, "P@10": 100.0, "MRR": 50.0}
 
 
 def test_no_outcomes_no_scores() -> None:

@@ -4,15 +4,13 @@ wrong ones.
 Fractions are from 0 to 1. Agreement is not truth: all prompts can be wrong together.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from askwell.answers.prompt_answers import PromptAnswers
-from askwell.errors import BadOption
-from askwell.evaluation.abstention import risk_coverage
+from askwell.evaluation.confidence import risk_coverage
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,6 @@ class Consistency:
 
 def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
     """Measure how far the prompts agree on all x's, and on those that the mixture gets right."""
-    if len(answers.prompts) < 2:
-        raise BadOption("consistency needs at least two prompts, and there is only one")
     return Consistency(
         prompts=len(answers.prompts),
         all=_agreement(answers.best, answers.weights, answers.of_mixture),
@@ -94,21 +90,14 @@ def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
     return 1 - (answers.weights * same).sum(1) / answers.weights.sum(1)
 
 
-def signals_of(
-    confidences: Float[np.ndarray, " questions"], answers: PromptAnswers
-) -> dict[str, Float[np.ndarray, " questions"]]:
-    """Return three confidence signals: the probability of the answer, and two measures of the prompts' agreement."""
-    return {
-        "probability": confidences,
-        "agreement": 1 - disagreement(answers),
-        "divergence": -answers.divergences,
-    }
-
-
 def compare_signals(
-    signals: Mapping[str, Float[np.ndarray, " questions"]], right: Bool[np.ndarray, " questions"]
+    confidences: Float[np.ndarray, " questions"], answers: PromptAnswers, right: Bool[np.ndarray, " questions"]
 ) -> SignalAreas:
-    """Compute the area of each signal, with the best possible area and the area without a signal."""
+    """Compute the areas of three signals, the probability of the answer and, if there are several prompts, two measures
+    of their agreement; with the best possible area and the area without a signal."""
+    signals = {"probability": confidences}
+    if len(answers.prompts) > 1:
+        signals |= {"agreement": 1 - disagreement(answers), "divergence": -answers.divergences}
     return SignalAreas(
         questions=len(right),
         areas={name: risk_coverage(values, right).area for name, values in signals.items()},

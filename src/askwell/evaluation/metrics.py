@@ -131,8 +131,3 @@ def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:
     for outcome in outcomes:
         relations.setdefault(outcome.relation, []).append(outcome)
     return relations
-
-
-def with_raw_ranks(outcomes: Iterable["Outcome"]) -> list["Outcome"]:
-    """Return the same outcomes, with the other right answers of an x counted as wrong answers."""
-    return [outcome.with_raw_rank() for outcome in outcomes]

@@ -15,9 +15,8 @@ from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
-from askwell.evaluation.controls import Controls, controls_together
 from askwell.evaluation.examine import examine
-from askwell.evaluation.knowledge import KnowledgeFigures, knowledge_over
+from askwell.evaluation.knowledge import Controls, Knowledge, controls_together, knowledge
 from askwell.evaluation.scoring import Evaluation, together
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
@@ -172,7 +171,7 @@ class Scored:
     controls: Controls | None
     controls_missing: dict[str, str]
     """Relations without controls, and why."""
-    knowledge: KnowledgeFigures | None
+    knowledge: Knowledge | None
     """The gain over the best control."""
     trust: list[Trust] | None
 
@@ -234,8 +233,7 @@ def score_jobs(
             )
             evaluations.append(examination.evaluations[split])
             if trust:
-                options: Any = {"candidates": candidates, "risk": risk, "confidence": confidence, "progress": shown}
-                trusts.append(trust_of(job.mixture, job.relation, examination, **options))
+                trusts.append(trust_of(examination, risk=risk, confidence=confidence, progress=shown))
         except NothingLeft as nothing:
             left_out[name] = str(nothing)
             note(f"{name} is left out: {nothing}")
@@ -247,7 +245,7 @@ def score_jobs(
     if not evaluations:
         raise BadOption("; ".join(left_out.values()))
     evaluation, all_controls = together(evaluations), controls_together(found)
-    gain = knowledge_over(evaluation.outcomes, all_controls)
+    gain = knowledge(evaluation.outcomes, all_controls.outcomes)
     return Scored(
         evaluation,
         several_runs(evaluations),
@@ -255,7 +253,7 @@ def score_jobs(
         left_out,
         all_controls if controls else None,
         missing,
-        None if gain is None else gain.figures(),
+        gain,
         trusts if trust else None,
     )
 

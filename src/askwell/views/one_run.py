@@ -40,7 +40,7 @@ from askwell.views.to_html import page_html
 from askwell.views.trust_figures import control_runs, trust_in
 from askwell.views.trust_section import trust_sentences
 from askwell.views.words import PromptWords, nearest_words
-from askwell.views.words_document import prompt_table, words_figure
+from askwell.views.words_figure import prompt_table, words_figure
 
 _ANSWERS = 12
 
