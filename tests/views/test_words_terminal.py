@@ -15,9 +15,9 @@ from askwell.views.words_terminal import print_words
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def printed(prompts: list[PromptWords], width: int = 80, *, numbers: bool = False, **options: Any) -> str:
+def printed(prompts: list[PromptWords], width: int = 80, **options: Any) -> str:
     written = io.StringIO()
-    print_words(prompts, Console(file=written, width=width, **options), numbers=numbers)
+    print_words(prompts, Console(file=written, width=width, **options))
     return written.getvalue()
 
 
@@ -104,11 +104,6 @@ def test_no_colour_is_plain_text_with_numbers(bert, monkeypatch):
     file = printed(nearest_words(bert))
     assert "\x1b" not in file
     assert file == ESCAPE.sub("", text).replace("\x1b", "")
-
-
-def test_numbers_can_be_asked_for(bert):
-    assert re.search(r"^p +0\.", ESCAPE.sub("", in_colour(nearest_words(bert), numbers=True)), re.MULTILINE)
-    assert not re.search(r"^p +0\.", ESCAPE.sub("", in_colour(nearest_words(bert))), re.MULTILINE)
 
 
 def test_bars_are_shares_of_the_heaviest_weight():

@@ -27,6 +27,7 @@ from askwell.evaluation.metrics import (
     units_of,
 )
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.partitions import PartScores, scores_of_parts
 from askwell.specs.mixture_spec import AnswersName
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
@@ -62,7 +63,7 @@ class EvaluationFigures:
     """The same means where the other right answers of an x count as wrong ones."""
     log_loss: float | None
     """None if it is infinite."""
-    relations: dict[str, dict[str, int | float]]
+    relations: dict[str, PartScores]
     """For each relation its number of facts and its scores."""
     answers: AnswersName = "one-token"
     """Whether answers are one token of the LM, or of any length."""
@@ -189,10 +190,7 @@ class Evaluation(ShowsItself, AsFrame):
             unsettled=self.unsettled,
             labels=self.labels,
             at_worst=self.at_worst,
-            relations={
-                name: {"facts": len(outcomes), **scores_of(outcomes)}
-                for name, outcomes in by_relation(self.outcomes).items()
-            },
+            relations=scores_of_parts(by_relation(self.outcomes)),
         )
 
 

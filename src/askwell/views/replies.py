@@ -58,7 +58,7 @@ class BestAnswers:
     problem: str
 
     def is_right(self, mixture: int) -> bool:
-        """Whether the answer of a mixture, by its place, is right."""
+        """Tell whether the answer of a mixture, by its place, is right."""
         reply = self.replies[mixture]
         return reply is not None and reply.y in self.golds
 

@@ -66,14 +66,10 @@ def _caption(name: str, cells: Sequence[CellTrust]) -> tuple[str, ...]:
 
 def _score_figures(cell: CellTrust) -> dict[str, float | None]:
     """Return the score and its gain over the best control, which the table shows together."""
-    gain = cell.knowledge
-    return {
-        "P@1": cell.score.mean,
-        "P@1 of the best control": None if gain is None else gain.control_score,
-        "gain over the best control": None if gain is None else gain.gain,
-        "gain, low": None if gain is None else gain.low,
-        "gain, high": None if gain is None else gain.high,
-    }
+    found = cell.knowledge
+    of_gain = [None] * 4 if found is None else [found.control_score, found.gain, found.low, found.high]
+    names = ("P@1 of the best control", "gain over the best control", "gain, low", "gain, high")
+    return {"P@1": cell.score.mean, **dict(zip(names, of_gain, strict=True))}
 
 
 def _further_figures(cell: CellTrust) -> dict[str, float | None]:
@@ -196,17 +192,16 @@ _CALIBRATED = 0.05
 """Up to this difference between mean probability and accuracy, answers count as well calibrated."""
 
 
-def calibration_verdict(found: Calibration) -> str:
-    """Return whether the answers' probabilities are right on average."""
-    gap = found.confidence - found.accuracy
-    return "well calibrated on average" if abs(gap) < _CALIBRATED else "overconfident" if gap > 0 else "underconfident"
-
-
 def calibration_sentence(found: Calibration) -> str:
-    """Return how probable the best answers are, and how many of them are right."""
+    """Say how probable the best answers are, how many of them are right, and whether the one fits the other."""
+    gap = found.confidence - found.accuracy
+    if abs(gap) < _CALIBRATED:
+        verdict = "well calibrated on average"
+    else:
+        verdict = "overconfident" if gap > 0 else "underconfident"
     return (
-        f"It is {calibration_verdict(found)}: its best answers have a probability of {per_cent(found.confidence)} on "
-        f"average, and {per_cent(found.accuracy)} of them are right (expected calibration error {per_cent(found.ece)})."
+        f"It is {verdict}: its best answers have a probability of {per_cent(found.confidence)} on average, and "
+        f"{per_cent(found.accuracy)} of them are right (expected calibration error {per_cent(found.ece)})."
     )
 
 

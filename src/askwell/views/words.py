@@ -21,7 +21,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import token_text
 from askwell.mixture.mixture import Mixture
-from askwell.views.printable import visible
+from askwell.views.printable import counted, visible
 
 TIE = "‿"
 """Precedes a piece that continues its left neighbour without a space."""
@@ -212,8 +212,7 @@ def notes_on_prompt(prompt: PromptWords) -> list[str]:
     """Return notes on one prompt: which part of its template is not read, and how far later layers are moved."""
     notes = []
     if prompt.sentences:
-        count = len(prompt.sentences)
-        notes.append(f"{count} example{'s' if count > 1 else ''} before the question, each on a new line")
+        notes.append(f"{counted(len(prompt.sentences), 'example')} before the question, each on a new line")
     if cut := prompt.cut_text.strip():
         notes.append(_note_on_cut(cut, prompt.end))
     for stack, norms in prompt.deep_norms.items():

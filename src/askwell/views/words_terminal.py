@@ -16,20 +16,19 @@ _BAR_CELLS = 10
 _GAP = 2
 
 
-def print_words(prompts: Sequence[PromptWords], console: Console, *, numbers: bool = False) -> None:
+def print_words(prompts: Sequence[PromptWords], console: Console) -> None:
     """Print the prompts, each as a weight and lines of words, and a legend.
 
-    `numbers` adds each word's probability and each vector's growth; a console without colours always gets them.
+    Without colours, each word's probability and each vector's growth are written out.
     """
     has_colours = console.color_system is not None and not console.no_color
-    numbers = numbers or not has_colours
-    labels = ["tuned", "p", "size", "original", "p"] if numbers else ["tuned", "original"]
+    labels = ["tuned", "original"] if has_colours else ["tuned", "p", "size", "original", "p"]
     indent = max(map(len, labels)) + _GAP
     heaviest = max((prompt.weight for prompt in prompts), default=0.0)
     for prompt in prompts:
         _print(console, _heading(prompt, heaviest))
         for line in prompt.lines:
-            columns = (_column(item, numbers=numbers) for item in line)
+            columns = (_column(item, has_colours=has_colours) for item in line)
             for shown in in_lines(columns, console.width - indent, _width, lambda _: _GAP):
                 for row, label in enumerate(labels):
                     if row == 0 or any(column[row].plain for column in shown):
@@ -37,7 +36,7 @@ def print_words(prompts: Sequence[PromptWords], console: Console, *, numbers: bo
         for note in notes_on_prompt(prompt):
             _print_prose(console, Text(note, "italic"))
         console.print()
-    for note in (_legend(has_colours=has_colours, numbers=numbers), *map(Text, notes_on_all(prompts))):
+    for note in (_legend(has_colours=has_colours), *map(Text, notes_on_all(prompts))):
         _print_prose(console, note)
 
 
@@ -50,7 +49,7 @@ def _heading(prompt: PromptWords, heaviest: float) -> Text:
     return heading.append(f" {copy_of(prompt)}".rstrip(), "not bold")
 
 
-def _legend(*, has_colours: bool, numbers: bool) -> Text:
+def _legend(*, has_colours: bool) -> Text:
     """Explain colours, bold and italics."""
     tuned, original = Text("tuned", faded(BLUE, 1.0)), Text("original", faded(RED, 1.0))
     legend = Text.assemble(tuned, ": the word w with the highest p(w | v), above the ", original, " word w0")
@@ -58,18 +57,17 @@ def _legend(*, has_colours: bool, numbers: bool) -> Text:
     if has_colours:
         legend.append("The greyer a word, the lower its ").append("p(w | v)", faded(BLUE, 1.0))
         legend.append(" or ").append("p(w0 | v)", faded(RED, 1.0)).append(", down to chance. ")
-    if numbers:
-        legend.append("size: |v| / |v0|. ")
-    if has_colours:
         legend.append("Bold", "bold").append(f": |v| / |v0| is above {LONGER}; ")
         legend.append("italics", "italic").append(f": below {SHORTER}. ")
+    else:
+        legend.append("size: |v| / |v0|. ")
     return legend.append("The bars show each weight relative to the heaviest prompt's.")
 
 
-def _column(item: PromptToken | BlankPlace, *, numbers: bool) -> list[Text]:
+def _column(item: PromptToken | BlankPlace, *, has_colours: bool) -> list[Text]:
     """Return the cells of one item, from top to bottom."""
     if isinstance(item, BlankPlace):
-        return [Text(item.shown, "bold"), *[Text("")] * (4 if numbers else 1)]
+        return [Text(item.shown, "bold"), *[Text("")] * (1 if has_colours else 4)]
     ratio = 1.0 if item.size_ratio is None else item.size_ratio
     colour = Style(color=faded(BLUE, item.tuned.brightness))
     tuned = Text(item.tuned.shown, colour + Style(bold=ratio > LONGER, italic=ratio <= SHORTER))
@@ -78,7 +76,7 @@ def _column(item: PromptToken | BlankPlace, *, numbers: bool) -> list[Text]:
     if item.is_same_word:
         original = p_of_original = Text("")
     growth = Text("" if item.size_ratio is None else f"×{item.size_ratio:.2f}")
-    if not numbers:
+    if has_colours:
         return [tuned, original]
     return [tuned, Text(probability_figure(item.tuned.p)), growth, original, p_of_original]
 
