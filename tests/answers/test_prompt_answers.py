@@ -12,8 +12,8 @@ from askwell.answers import listed
 from askwell.answers.candidates import Candidates
 from askwell.answers.prompt_answers import PromptAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.agreement import compare_signals, disagreement
 from askwell.evaluation.examine import examine
+from askwell.evaluation.trust import compare_signals, disagreement
 from askwell.mixture.mixture import Mixture
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]

@@ -8,7 +8,7 @@ from builders.outcomes import outcome
 
 from askwell.answers.prompt_answers import PromptAnswers
 from askwell.errors import BadOption, UsageError
-from askwell.evaluation.agreement import consistency
+from askwell.evaluation.trust import consistency
 from askwell.runs.several_runs import run_consistency
 
 

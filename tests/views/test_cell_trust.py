@@ -8,11 +8,10 @@ from builders.stores import A, B, keep, new_store
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import relations, told_facts, withheld_facts
-from askwell.evaluation.agreement import Agreement, Consistency, SignalAreas
 from askwell.evaluation.confidence import Calibration, RiskCoverage
 from askwell.evaluation.knowledge import ControlFigures
 from askwell.evaluation.projection import Projection
-from askwell.evaluation.trust import AtRisk, Trust
+from askwell.evaluation.trust import Agreement, AtRisk, Consistency, SignalAreas, Trust
 from askwell.views.document import MISSING
 from askwell.views.study import report_latex, report_markdown, report_page, study_of
 from askwell.views.study_cells import kept_runs

@@ -12,7 +12,7 @@ from askwell.cli.terminal import bar, note, print_json, print_json_list, say, sh
 from askwell.evaluation.selective import AnsweredX, DevAnswers, RiskLimits, ask_all
 from askwell.mixture.mixture import Mixture
 from askwell.views.printable import printable
-from askwell.views.replies import prompt_replies_table, reply_table
+from askwell.views.scores import prompt_replies_table, reply_table
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:

@@ -1,18 +1,25 @@
-"""Trust: how far one mixture's scores on one relation can be believed; and `evaluate`, which measures both."""
+"""Trust: how far one mixture's scores on one relation can be believed; and `evaluate`, which measures both.
+
+Besides what the probabilities of answers are worth, it is measured whether the prompts agree, and whether agreement
+separates right answers from wrong ones. Agreement is not truth: all prompts can be wrong together. Fractions are from
+0 to 1.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.answers.encode import count_reasons
+from askwell.answers.prompt_answers import PromptAnswers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
-from askwell.evaluation.agreement import Consistency, SignalAreas, compare_signals, consistency
 from askwell.evaluation.confidence import (
     AnswerSets,
     Calibration,
@@ -32,6 +39,99 @@ from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.projection import Projection, projection_of
 from askwell.evaluation.scoring import Evaluation
 from askwell.mixture.mixture import Mixture
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often the prompts of a mixture have the same best answer, as a mean over questions."""
+
+    questions: int
+    pairs: float
+    """The fraction of all pairs of prompts that give the same answer."""
+    weighted: float | None
+    """The same with each pair weighted by the product of its weights; None if one prompt has all the weight."""
+    all_agree: float
+    """The fraction of questions to which all prompts give the same answer."""
+    with_mixture: float
+    """The weight of the prompts that give the same answer as the mixture."""
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """How far the prompts of a mixture agree: hard prompts that are paraphrases of each other, or soft ones."""
+
+    prompts: int
+    all: Agreement
+    right: Agreement | None
+    """Among questions that the mixture gets right; None if there are none."""
+
+
+def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
+    """Measure how far the prompts agree on all x's, and on those that the mixture gets right."""
+    return Consistency(
+        prompts=len(answers.prompts),
+        all=_agreement(answers.best, answers.weights, answers.of_mixture),
+        right=_agreement(answers.best[right], answers.weights[right], answers.of_mixture[right])
+        if right.any()
+        else None,
+    )
+
+
+def _agreement(
+    best: Int[np.ndarray, "xs prompts"], weights: Float[np.ndarray, "xs prompts"], of_mixture: Int[np.ndarray, " xs"]
+) -> Agreement:
+    prompts = best.shape[1]
+    pairs, weighted, all_agree = [], [], []
+    for answers, shares in zip(best, weights / weights.sum(1, keepdims=True), strict=True):
+        which = np.unique(answers, return_inverse=True)[1]
+        counts, totals = np.bincount(which), np.bincount(which, weights=shares)
+        pairs.append((counts * (counts - 1)).sum() / (prompts * (prompts - 1)))
+        alone = (shares**2).sum()  # pairs of a prompt with itself do not count
+        if alone < 1 - 1e-12:
+            weighted.append(((totals**2).sum() - alone) / (1 - alone))
+        all_agree.append(len(counts) == 1)
+    with_mixture = (weights * (best == of_mixture[:, None])).sum(1) / weights.sum(1)
+    return Agreement(
+        questions=len(best),
+        pairs=float(np.mean(pairs)),
+        weighted=float(np.mean(weighted)) if weighted else None,
+        all_agree=float(np.mean(all_agree)),
+        with_mixture=float(with_mixture.mean()),
+    )
+
+
+@dataclass(frozen=True)
+class SignalAreas:
+    """The area under the risk–coverage curve of several signals on the same questions: lower is better."""
+
+    questions: int
+    areas: dict[str, float]
+    best_possible: float
+    """If all right answers came before all wrong ones."""
+    no_signal: float
+    """If answers came in random order: the fraction of wrong ones."""
+
+
+def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
+    """Return, for each x, the weight of the prompts whose best answer is not the mixture's, from 0 to 1."""
+    same = answers.best == answers.of_mixture[:, None]
+    return 1 - (answers.weights * same).sum(1) / answers.weights.sum(1)
+
+
+def compare_signals(
+    confidences: Float[np.ndarray, " questions"], answers: PromptAnswers, right: Bool[np.ndarray, " questions"]
+) -> SignalAreas:
+    """Compute the areas of three signals, the probability of the answer and, if there are several prompts, two measures
+    of their agreement; with the best possible area and the area without a signal."""
+    signals = {"probability": confidences}
+    if len(answers.prompts) > 1:
+        signals |= {"agreement": 1 - disagreement(answers), "divergence": -answers.divergences}
+    return SignalAreas(
+        questions=len(right),
+        areas={name: risk_coverage(values, right).area for name, values in signals.items()},
+        best_possible=risk_coverage(right.astype(np.float64), right).area,
+        no_signal=float((~right).mean()),
+    )
 
 
 @dataclass(frozen=True)

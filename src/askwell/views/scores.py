@@ -1,13 +1,19 @@
-"""The scores of an evaluation, of a run, or of several, as tables."""
+"""Tables of answers, and of the scores of an evaluation, of a run, or of several."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from askwell.answers.reply import PromptReply, Reply
 from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
-from askwell.runs.several_runs import SeveralRuns
-from askwell.views.document import Block, Paragraph, Table, table
-from askwell.views.printable import counted
+from askwell.views.document import Block, Cell, Column, ColumnGroup, Paragraph, Row, Table, table
+from askwell.views.printable import NONE, counted, per_cent, visible
+from askwell.views.to_files import csv_table
+
+if TYPE_CHECKING:  # asking needs no record of runs
+    from askwell.runs.several_runs import SeveralRuns
 
 
 def score_table(evaluations: Mapping[str, EvaluationFigures | None]) -> Table:
@@ -47,7 +53,7 @@ def label_blocks(found: LabelFigures | None) -> list[Block]:
     return [] if found is None else [found.table(), Paragraph(f"Macro F1: {found.macro_f1:.1f}.")]
 
 
-def spread_blocks(several: SeveralRuns) -> list[Block]:
+def spread_blocks(several: "SeveralRuns") -> list[Block]:
     """Return the mean and spread of several runs' scores, and how often their answers agree."""
     facts, left_out = ("–".join(map(str, counts)) for counts in (several.facts, several.left_out))
     asked = f"{facts} facts ({left_out} left out), ranked among {several.vocabulary}"
@@ -65,3 +71,95 @@ def spread_blocks(several: SeveralRuns) -> list[Block]:
     among = "" if right is None else f", {100 * right:.1f} % where one of the two is right"
     same = f"Two runs give the same answer to {100 * several.consistency.same:.1f} % of the x's{among}."
     return [spread, Paragraph(same)]
+
+
+_BAR = 20
+
+
+def reply_table(x: str, replies: Sequence[Reply], templates: Sequence[str]) -> Table:
+    """Return the answers to x with bars, and the most confident prompt for each."""
+    rows = []
+    for reply in replies:
+        most_confident = max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)
+        bar = Cell("█" * round(_BAR * reply.probability), mark="bar")
+        rows.append(Row(reply.y, (Cell(per_cent(reply.probability)), bar, Cell(templates[most_confident]))))
+    columns = (
+        Column("probability"),
+        Column("", number=False),
+        Column("most confident prompt", pale=True, number=False),
+    )
+    return Table("", "answer", (ColumnGroup("", columns),), tuple(rows), title=x)
+
+
+def prompt_replies_table(replies: Sequence[PromptReply], reply: Reply | None = None, most: int | None = None) -> Table:
+    """Return what each prompt answers by itself, the one with the largest weight first; with a reply of the mixture,
+    also the probability that each prompt gives to that."""
+    by_weight = sorted(replies, key=lambda one: -one.weight)
+    rows = [
+        (
+            per_cent(one.weight),
+            one.template,
+            *([] if reply is None else [per_cent(reply.by_prompt[one.number])]),
+            Cell(one.y, strong=True),
+            per_cent(one.probability),
+        )
+        for one in by_weight[:most]
+    ]
+    given = [] if reply is None else [f"gives {visible(reply.y)}"]
+    headings = ("weight", "prompt", *given, "answer by itself", "probability")
+    return table(headings, rows, numbers=("weight", *given, "probability"), more=len(by_weight) - len(rows))
+
+
+@dataclass(frozen=True)
+class BestAnswers:
+    """An x, and the best answer of each of several mixtures to it."""
+
+    x: str
+    replies: tuple[Reply | None, ...]
+    """None if x cannot be asked, for the reason in `problem`."""
+    knows: bool
+    """Whether the first mixture's answer is probable enough to be given."""
+    golds: tuple[str, ...]
+    problem: str
+
+    def is_right(self, mixture: int) -> bool:
+        """Tell whether the answer of a mixture, by its place, is right."""
+        reply = self.replies[mixture]
+        return reply is not None and reply.y in self.golds
+
+
+def best_answers_table(rows: Sequence[BestAnswers], mixtures: Sequence[str], risk: float) -> Table:
+    """Return the best answer to each x by each of the mixtures, beside the right ones."""
+    caption = (
+        "The best answer to each x with its probability. “Not known” means that it is so improbable that more than one "
+        f"in {1 / risk:.0f} such answers would be wrong."
+    )
+    if scored := [row for row in rows if row.golds]:
+        counts = [sum(row.is_right(at) for row in scored) for at in range(len(mixtures))]
+        of_each = " and ".join(f"{count} of the {name}" for count, name in zip(counts, mixtures, strict=True))
+        caption += f" Of the {len(scored)} whose right answer is on record, the best answers are right for {of_each}."
+    shown = [(row.x, *(_best(row, at) for at in range(len(mixtures))), ", ".join(row.golds) or NONE) for row in rows]
+    return table(("x", *mixtures, "right answer"), shown, caption=caption)
+
+
+def _best(row: BestAnswers, at: int) -> Cell:
+    reply = row.replies[at]
+    if reply is None:
+        return Cell(NONE, note=row.problem)
+    if at == 0 and not row.knows:
+        return Cell("not known", note=f"{visible(reply.y)}, {per_cent(reply.probability)}")
+    return Cell(visible(reply.y), mark="right" if row.is_right(at) else "", note=per_cent(reply.probability))
+
+
+def best_answers_csv(rows: Sequence[BestAnswers], kinds: Sequence[str]) -> str:
+    """Return the same as CSV; `kinds` name the columns of the mixtures."""
+    fields = ["x", *(column for kind in kinds for column in (kind, f"{kind}_probability")), "known", "gold", "problem"]
+    records = []
+    for row in rows:
+        record: dict[str, object] = {"x": row.x, "known": "yes" if row.knows else "no", "problem": row.problem}
+        record["gold"] = "; ".join(row.golds)
+        for kind, reply in zip(kinds, row.replies, strict=True):
+            record[kind] = "" if reply is None else reply.y
+            record[f"{kind}_probability"] = "" if reply is None else f"{reply.probability:.6f}"
+        records.append(record)
+    return csv_table(fields, records)
