@@ -68,8 +68,10 @@ def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
     of_a, of_b = _by_seed(a, b), _by_seed(b, a)
     seeds = sorted(of_a.keys() & of_b.keys())
     if not seeds:
-        in_a, in_b = (", ".join(map(str, sorted(side))) or "none" for side in (of_a, of_b))
-        raise UsageError(f"no seed was run on both sides: A has {in_a}, B has {in_b}; name runs of the same seeds")
+        seeds_a, seeds_b = (", ".join(map(str, sorted(side))) or "none" for side in (of_a, of_b))
+        raise UsageError(
+            f"no seed was run on both sides: A has {seeds_a}, B has {seeds_b}; name runs of the same seeds"
+        )
     pairs = []
     for seed in seeds:
         in_a, in_b = _numbered(of_a[seed]), _numbered(of_b[seed])
@@ -81,17 +83,15 @@ def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
             f"{_relations(of_b)}; compare runs on the same relation and split"
         )
     pairs.sort(key=lambda numbered: numbered[0])  # so that the order of rows in a file changes no random draw
-    return Paired(tuple(pair for _, pair in pairs), tuple(seed for seed in seeds if seed != _NO_SEED), only_a, only_b)
-
-
-_NO_SEED = -1
+    has_seeds = isinstance(a, Mapping) or isinstance(b, Mapping)
+    return Paired(tuple(pair for _, pair in pairs), tuple(seeds) if has_seeds else (), only_a, only_b)
 
 
 def _by_seed(side: Outcomes, other: Outcomes) -> dict[int, Sequence[Outcome]]:
-    """Return the outcomes of each seed; a side without seeds has those of the other."""
+    """Return the outcomes of each seed; a side without seeds has those of the other, or a single one."""
     if isinstance(side, Mapping):
         return dict(side)
-    return {int(seed): side for seed in other} if isinstance(other, Mapping) else {_NO_SEED: side}
+    return {int(seed): side for seed in other} if isinstance(other, Mapping) else {0: side}
 
 
 def _numbered(outcomes: Sequence[Outcome]) -> dict[tuple[str, str, str, int], Outcome]:

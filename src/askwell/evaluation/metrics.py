@@ -102,12 +102,8 @@ def metric_named(name: str) -> Metric:
 
 
 def scores_of(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS) -> Scores:
-    """Compute the scores of some outcomes, each as a mean over them."""
+    """Compute the scores of some outcomes, each as a mean over all of them (micro)."""
     return {name: METRICS[name].mean(outcomes) for name in metrics}
-
-
-micro = scores_of
-"""The mean over all facts of all relations."""
 
 
 def macro(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS) -> Scores:

@@ -22,7 +22,6 @@ from askwell.evaluation.metrics import (
     log_loss_of,
     macro,
     metric_named,
-    micro,
     scores_of,
     units_of,
 )
@@ -117,12 +116,12 @@ class Evaluation(ShowsItself, AsFrame):
     @property
     def at_worst(self) -> Scores | None:
         """The means over facts if all that searches left open were more probable than y; None if nothing is open."""
-        return micro([outcome.at_worst() for outcome in self.outcomes]) if self.unsettled else None
+        return scores_of([outcome.at_worst() for outcome in self.outcomes]) if self.unsettled else None
 
     @property
     def micro(self) -> Scores:
         """The mean over facts."""
-        return micro(self.outcomes)
+        return scores_of(self.outcomes)
 
     @property
     def macro(self) -> Scores:
@@ -184,7 +183,7 @@ class Evaluation(ShowsItself, AsFrame):
             candidates_left_out=self.candidates_left_out,
             micro=self.micro,
             macro=self.macro,
-            raw={"micro": micro(raw, RANK_METRICS), "macro": macro(raw, RANK_METRICS)},
+            raw={"micro": scores_of(raw, RANK_METRICS), "macro": macro(raw, RANK_METRICS)},
             log_loss=log_loss_of(self.outcomes),
             answers=self.answers,
             unsettled=self.unsettled,

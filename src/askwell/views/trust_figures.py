@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -173,14 +173,14 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
         group=group,
         score=group.score("P@1"),
         knowledge=knowledge(by_seed, controls),
-        corrected=_mean(runs, map(_corrected, runs)),
+        corrected=_mean(runs, _corrected),
         parts=parts,
         calibration=calibration(confidences, right),
         risk_coverage=risk_coverage(confidences, right),
         answered=_answered(runs),
-        agreement=_mean(runs, map(_agreement, runs)),
+        agreement=_mean(runs, _agreement),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
-        projected=_mean(runs, map(_projected, runs)) if any(_is_projected(run) for run in runs) else None,
+        projected=_mean(runs, _projected) if any(_is_projected(run) for run in runs) else None,
         leaked=sum(_leaked(run) for run in group.firsts),
     )
 
@@ -206,10 +206,11 @@ def _summed_parts(of_runs: Iterable[Mapping[str, Mapping[str, PartScores]]]) -> 
 
 
 def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
-    found = [None if run.record.trust is None else run.record.trust.at_risk for run in runs]
-    known = [(one.questions, one.answered, one.wrong) for one in found if one is not None]
-    questions, answered, wrong = map(sum, zip(*known, strict=True)) if known else (0, 0, 0)
-    return (questions, answered, wrong) if len(known) == len(runs) else None
+    trusts = [run.record.trust for run in runs if run.record.trust is not None]
+    found = [trust.at_risk for trust in trusts if trust.at_risk is not None]
+    if len(found) < len(runs):
+        return None
+    return sum(one.questions for one in found), sum(one.answered for one in found), sum(one.wrong for one in found)
 
 
 def _agreement(run: KeptRun) -> float | None:
@@ -241,9 +242,9 @@ def _leaked(run: KeptRun) -> int:
     return run.record.relation.counts.get("test_in_train", 0) if audit is None else audit.leaked_pairs
 
 
-def _mean(runs: Sequence[KeptRun], values: Iterable[float | None]) -> float | None:
+def _mean(runs: Sequence[KeptRun], figure: Callable[[KeptRun], float | None]) -> float | None:
     """Compute the mean over the runs' facts; None where a run does not have the figure."""
-    known = [value for value in values if value is not None]
+    known = [value for value in map(figure, runs) if value is not None]
     if len(known) < len(runs):
         return None
     return sum(value * run.facts for value, run in zip(known, runs, strict=True)) / sum(run.facts for run in runs)

@@ -9,7 +9,7 @@ far from white as from black, so that they can be read on both.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from askwell.views.document import (
     Block,
@@ -96,22 +96,19 @@ def words_chart(prompts: Sequence[PromptWords], title: str, *, heading: bool = T
 
 
 class _Word(NamedTuple):
-    """A word as it is drawn."""
+    """A word as it is drawn: a blank, a tuned word, or an original one."""
 
-    kind: Literal["blank", "tuned", "original"]
+    kind: str
     text: str
     size: float
     colour: str
+    width: float
+    font_weight: str
 
-    @property
-    def weight(self) -> str:
-        """The weight of its letters."""
-        return "bold" if self.kind == "blank" else "normal"
 
-    @property
-    def width(self) -> float:
-        """How wide it is, in pixels."""
-        return text_width(self.text, self.size, self.weight)
+def _word(kind: str, text: str, size: float, colour: str, font_weight: str = "normal") -> _Word:
+    width = text_width(text, size, font_weight)
+    return _Word(kind, text, size / max(1.0, width / _ROOM), colour, min(width, _ROOM), font_weight)
 
 
 class _Column(NamedTuple):
@@ -129,15 +126,14 @@ class _Column(NamedTuple):
 
 def _column(item: PromptToken | BlankPlace) -> _Column:
     if isinstance(item, BlankPlace):
-        words, glued = [_Word("blank", item.shown, _TUNED, light("ink"))], item.glued
+        words, glued = [_word("blank", item.shown, _TUNED, light("ink"), "bold")], item.glued
     else:
         size = _TUNED * min(max(1.0 if item.size_ratio is None else item.size_ratio, _SMALLEST), _LARGEST)
-        words, glued = [_Word("tuned", item.tuned.shown, size, faded(BLUE, item.tuned.brightness))], item.tuned.glued
+        words, glued = [_word("tuned", item.tuned.shown, size, faded(BLUE, item.tuned.brightness))], item.tuned.glued
         if not item.is_same_word:
-            words.append(_Word("original", item.original.shown, _ORIGINAL, faded(RED, item.original.brightness)))
+            words.append(_word("original", item.original.shown, _ORIGINAL, faded(RED, item.original.brightness)))
             glued = glued and item.original.glued
-    fitted = [word._replace(size=word.size / max(1.0, word.width / _ROOM)) for word in words]
-    return _Column(fitted, _GLUED_GAP if glued else _GAP)
+    return _Column(words, _GLUED_GAP if glued else _GAP)
 
 
 class _Drawing:
@@ -187,7 +183,7 @@ class _Drawing:
             for column in columns:
                 middle = x + column.gap + column.width / 2
                 for word, y in zip(column.words, (baseline, baseline + _ORIGINAL + 6), strict=False):
-                    how: Any = {"ha": "center", "gid": word.kind, "fontweight": word.weight}
+                    how: Any = {"ha": "center", "gid": word.kind, "fontweight": word.font_weight}
                     self.text(middle, y, word.text, word.size, word.colour, **how)
                 x += column.gap + column.width
             self.y = baseline + (_ORIGINAL + 16 if any(len(column.words) > 1 for column in columns) else 14)
