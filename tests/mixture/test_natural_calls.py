@@ -16,7 +16,7 @@ from askwell.answers.encode import EncodedRelation
 from askwell.data.split import split_shares
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, BadOption, UsageError
-from askwell.specs.baseline_specs import FineTuningSpec
+from askwell.specs.training_spec import FineTuningSpec
 
 TEMPLATE = "the capital of [X] is [Y] ."
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import EncodedRelation, no_facts_left
-from askwell.answers.prompt_answers import PromptAnswers
-from askwell.answers.strategy import Prior
+from askwell.answers.strategy import Prior, PromptAnswers
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft
 from askwell.evaluation.knowledge import PRIOR, PRIOR_CORRECTED, Controls, priors_of

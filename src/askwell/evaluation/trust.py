@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.answers.encode import count_reasons
-from askwell.answers.prompt_answers import PromptAnswers
+from askwell.answers.strategy import PromptAnswers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from askwell.data.data_folder import data_folder
 from askwell.data.facts import Fact, SplitName
+from askwell.data.names import data_folder
 from askwell.data.testbed import PREFIX, relations, told_facts
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
