@@ -222,8 +222,8 @@ def need_writable_file(path: Path, option: str) -> None:
     """Raise BadOption, before any work is done, if a file of this name cannot be written."""
     if path.is_dir():
         raise BadOption(f"`file` {path} is a folder; name a file", file=option)
-    if not is_utf8(path) or "\0" in path.name:
-        raise BadOption(f"`file` {path} cannot be written: name another file, in UTF-8", file=option)
+    if not is_utf8(path):
+        raise BadOption(f"`file` {path} cannot be written: its name is not UTF-8; name another file", file=option)
     need_writable_folder(path.parent, option)
 
 

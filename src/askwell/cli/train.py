@@ -1,6 +1,6 @@
 """`askwell train` and `askwell baseline`."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -101,6 +101,20 @@ def train(
         show(*spread_blocks(runs.together()))
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class _Asked:
+    """How a baseline asks: some choices of a mixture."""
+
+    begin: Annotated[BeginOption, Parameter(help=_HELP["begin"])] = "auto"
+    answers: Annotated[AnswersChoice, Parameter(help=_HELP["answers"])] = "auto"
+    longest_answer: Annotated[int | None, Parameter(help=_HELP["longest_answer"])] = None
+    lead_in: Annotated[str, Parameter(help=_HELP["lead_in"])] = AUTO_LEAD_IN
+    shots: Annotated[int | None, Parameter(help=_HELP["shots"])] = None
+    shot_separator: Annotated[str | None, Parameter(help=_HELP["shot_separator"])] = None
+    shot_draws: Annotated[int | None, Parameter(help=_HELP["shot_draws"])] = None
+
+
 def baseline(
     name: Annotated[BaselineName, Parameter(help=f"{_BASELINES}.", show_choices=False)],
     /,
@@ -110,13 +124,7 @@ def baseline(
     prompts: options.Prompts = None,
     out: options.RunFolder,
     seed: options.Seed = 0,
-    begin: Annotated[BeginOption, Parameter(help=_HELP["begin"])] = "auto",
-    answers: Annotated[AnswersChoice, Parameter(help=_HELP["answers"])] = "auto",
-    longest_answer: Annotated[int | None, Parameter(help=_HELP["longest_answer"])] = None,
-    lead_in: Annotated[str, Parameter(help=_HELP["lead_in"])] = AUTO_LEAD_IN,
-    shots: Annotated[int | None, Parameter(help=_HELP["shots"])] = None,
-    shot_separator: Annotated[str | None, Parameter(help=_HELP["shot_separator"])] = None,
-    shot_draws: Annotated[int | None, Parameter(help=_HELP["shot_draws"])] = None,
+    asked: _Asked = _Asked(),
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
@@ -139,23 +147,8 @@ def baseline(
     from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
 
-    given = {
-        "longest_answer": longest_answer,
-        "shots": shots,
-        "shot_separator": shot_separator,
-        "shot_draws": shot_draws,
-    }
-    settings = baseline_settings(
-        name,
-        training,
-        search,
-        fine_tuning,
-        seed=seed,
-        begin=begin,
-        answers=answers,
-        lead_in=lead_in,
-        **{option: value for option, value in given.items() if value is not None},
-    )
+    given = {option: value for option, value in asdict(asked).items() if value is not None}
+    settings = baseline_settings(name, training, search, fine_tuning, seed=seed, **given)
     relation = load_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y)
     templates = load_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))

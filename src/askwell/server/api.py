@@ -10,8 +10,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response, StreamingResponse
 
 from askwell.answers.reply import Reply, unseen_in
-from askwell.runs.query import query_runs
 from askwell.server import schemas
+from askwell.server.catalogue import run_rows
 from askwell.server.refusals import PlainJSON
 from askwell.server.service import answered, service_of
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_ANSWERS
@@ -116,11 +116,7 @@ def lms(request: Request) -> schemas.LMs:
 def runs(request: Request) -> schemas.RunList:
     """Return a row for each run, with the columns of `askwell runs`, and its name."""
     catalogue = service_of(request).catalogue
-    named = catalogue.runs()
-    names = {run.folder: name for name, run in named.items()}
-    table = query_runs(list(named.values()))
-    rows = [{"name": names[run.folder], **row} for run, row in zip(table.runs, table.as_json(), strict=True)]
-    return schemas.RunList(runs=rows, problems=catalogue.problems)
+    return schemas.RunList(runs=run_rows(catalogue.runs()), problems=catalogue.problems)
 
 
 @router.get("/runs/{name}", summary="A run's record")

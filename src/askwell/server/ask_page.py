@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated
 
@@ -38,43 +38,31 @@ Sent = Annotated[UploadFile | None, File()]
 
 @dataclass(frozen=True)
 class Choice:
-    """A relation on an LM that can be picked: its tuned mixture and its hard prompts, if they exist."""
+    """A relation on an LM that can be picked: its tuned mixture and its hard prompts, as far as they exist."""
 
     title: str
-    tuned: Entry | None
-    hard: Entry | None
+    entries: tuple[Entry, ...]
 
     @property
     def entry(self) -> Entry:
         """The tuned mixture, or else the hard prompts."""
         return self.entries[0]
 
-    @property
-    def entries(self) -> list[Entry]:
-        """Both, as far as they exist."""
-        return [entry for entry in (self.tuned, self.hard) if entry is not None]
-
 
 def choices(catalogue: Catalogue) -> dict[str, Choice]:
     """Return all choices by title, those with a tuned mixture first."""
-    entries = catalogue.entries()
-    tuned = [entry for entry in entries.values() if entry.kind == "tuned"]
-    pairs: list[tuple[Entry | None, Entry | None]] = [(entry, entries.get(f"{entry.name}{HARD}")) for entry in tuned]
-    beside_tuned = {entry.name for _, entry in pairs if entry is not None}
-    # Hard prompts of the testbed are shown beside what was tuned from them, where something was.
-    of_tuned = {(entry.relation, entry.lm) for entry in tuned}
-    for entry in entries.values():
-        alone = entry.source is not None or (entry.relation, entry.lm) not in of_tuned
-        if entry.kind == "hard" and entry.name not in beside_tuned and alone:
-            pairs.append((None, entry))
+    by_run: dict[str, list[Entry]] = {}
+    for entry in catalogue.entries().values():
+        by_run.setdefault(entry.name.removesuffix(HARD), []).append(entry)
+    tuned = {(entry.relation, entry.lm) for entry, *_ in by_run.values() if entry.kind == "tuned"}
     titles: dict[str, Choice] = {}
-    for one, hard in pairs:
-        choice = Choice("", one, hard)
-        entry = choice.entry
-        state = f" · {entry.setting}" if one is not None else " · not tuned" if entry.source is not None else ""
+    for entry, *others in sorted(by_run.values(), key=lambda entries: entries[0].kind == "hard"):
+        if entry.source is None and (entry.relation, entry.lm) in tuned:
+            continue  # hard prompts of the testbed from which something was tuned, beside which they are shown
+        state = f" · {entry.setting}" if entry.kind == "tuned" else "" if entry.source is None else " · not tuned"
         title = f"{entry.label} · {entry.lm}{state}"
         title += f" · {entry.name}" if title in titles else ""
-        titles[title] = replace(choice, title=title)
+        titles[title] = Choice(title, (entry, *others))
     return titles
 
 
@@ -98,7 +86,7 @@ def choose(catalogue: Catalogue, about: str) -> Choice:
     entry = catalogue.find(about)
     return next(
         (one for one in known.values() if (one.entry.relation, one.entry.lm) == (entry.relation, entry.lm)),
-        Choice(about, None, entry),
+        Choice(about, (entry,)),
     )
 
 
@@ -241,7 +229,7 @@ async def _many(request: Request, about: str, text: str, file: SentFile | None) 
         raise UsageError(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
     facts, threshold = choice.entry.facts, choice.entry.threshold
     # Each x in its own request, so that one that cannot be asked does not affect the others; the queue batches them.
-    asked = {(entry.name, x): service.ask(entry.name, [x], 1) for entry in choice.entries for x in xs}
+    asked = {(entry.name, x): service.ask(entry.name, [x], 1) for entry in choice.entries for x in dict.fromkeys(xs)}
     found = await asyncio.gather(*map(_one_answer, asked.values()))
     each = dict(zip(asked, found, strict=True))
     rows = []
@@ -283,7 +271,5 @@ def uploaded(content: bytes, name: str) -> Generator[Path]:
 def tune(request: Request, about: FormName) -> RedirectResponse:
     """Start tuning the testbed's prompts, and show the progress."""
     service = service_of(request)
-    choice = choose(service.catalogue, about)
-    if choice.hard is None:
-        raise UsageError("there are no hard prompts to tune")
-    return RedirectResponse(f"/train/{service.tune_testbed(choice.hard).id}", status_code=303)
+    job = service.tune_testbed(choose(service.catalogue, about).entries[-1])
+    return RedirectResponse(f"/train/{job.id}", status_code=303)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from askwell.data.facts import Fact
 from askwell.data.templates import Template
@@ -21,6 +22,7 @@ from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
 from askwell.runs.folder import Run, read_run, run_folders
+from askwell.runs.query import query_runs
 from askwell.runs.record import MIXTURE, RECORD
 from askwell.runs.run import templates_of
 from askwell.server.queue import Askable, LMSource
@@ -169,6 +171,13 @@ class Catalogue:
     def without_path(self, message: str) -> str:
         """Phrase a message to a client so that it names a run, not its path on this machine."""
         return message.replace(f"{self.path}/", "").replace(str(self.path), self.path.name)
+
+
+def run_rows(named: Mapping[str, Run], sort: str | None = None) -> list[dict[str, Any]]:
+    """Return a row for each run, with its name and the columns of `askwell runs`."""
+    names = {run.folder: name for name, run in named.items()}
+    found = query_runs(list(named.values()), sort=sort)
+    return [{"name": names[run.folder], **row} for run, row in zip(found.runs, found.as_json(), strict=True)]
 
 
 def _entries_of(name: str, stamp: str, run: Run) -> list[Entry]:

@@ -9,8 +9,8 @@ from askwell.errors import UsageError
 from askwell.evaluation.comparison import compare
 from askwell.runs.compare_runs import ComparedRuns, RunComparison
 from askwell.runs.folder import Run
-from askwell.runs.query import query_runs
 from askwell.server.ask_page import QueryName, choices, choose, nothing_yet
+from askwell.server.catalogue import run_rows
 from askwell.server.render import Link, document_page, page
 from askwell.server.service import answered, service_of
 from askwell.views.compared import comparison_blocks
@@ -30,10 +30,8 @@ _CHANGED = 20
 def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> HTMLResponse:
     """Show all runs, filtered and sorted, with gains and learning curves."""
     named = service_of(request).catalogue.runs()
-    names = {run.folder: name for name, run in named.items()}
     sort = sort if sort in COLUMNS else ""
-    found = query_runs(list(named.values()), sort=sort or None)
-    rows = [{"run": names[run.folder], **row} for run, row in zip(found.runs, found.as_json(), strict=True)]
+    rows = [{"run": row["name"], **row} for row in run_rows(named, sort or None)]
     words = find.lower().split()
     shown = [row for row in rows if all(word in " ".join(map(str, row.values())).lower() for word in words)]
     kept = {row["run"]: named[row["run"]] for row in shown}
@@ -111,7 +109,7 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
     choice = choose(service.catalogue, about)
     entry = choice.entry
     title = f"{entry.label} on {entry.lm}"
-    if choice.tuned is None:
+    if entry.kind == "hard":
         lead = "Nothing was tuned here, so these prompts are still words."
         document = Document(title, lead, sections=(Section("", (Points(tuple(map(str, entry.templates))),)),))
     else:
