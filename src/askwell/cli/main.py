@@ -70,13 +70,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     given = sys.argv[1:] if arguments is None else arguments
     words = [word for word in given if word != DEBUG]
     try:
-        for command in app.parse_commands(words)[1]:
-            # A command's help is its docstring; the one-line help is for the list of commands.
-            if command.default_command and command.default_command.__doc__:
-                command.help = None
+        # A command's help is its docstring; the one-line help is for the list of commands.
+        named = [one for one in app.parse_commands(words)[1] if one.default_command and one.default_command.__doc__]
+        lines = [command.help for command in named]
         try:
+            for command in named:
+                command.help = None
             app(words, exit_on_error=False, print_error=False)
         finally:
+            for command, line in zip(named, lines, strict=True):
+                command.help = line
             sys.stdout.flush()  # here, where a full disk can still be reported
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
