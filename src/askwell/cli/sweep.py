@@ -10,14 +10,13 @@ from askwell.cli.options import Data, Flag, Json, Seed, Several
 from askwell.cli.terminal import note, print_json, say, show, show_section
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
-from askwell.specs.run_spec import RunSpec
-from askwell.specs.sweep_spec import EngineName
+from askwell.specs.run_spec import EngineName, RunSpec
 from askwell.views.document import Code, Paragraph, Points, table
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
     from askwell.runs.plan import Plan
-    from askwell.runs.worker import RunFailed
+    from askwell.runs.store import FailedRun
     from askwell.views.demo_report import Demo
 
 
@@ -47,9 +46,8 @@ def sweep(
         dry_run: Show the plan without running it.
     """
     from askwell.cli.running import SweepBar
-    from askwell.runs.grid import read_sweep
-    from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import SweepResult, check_engine, choose_engine, run_plan
+    from askwell.runs.engines import check_engine, choose_engine, run_plan
+    from askwell.runs.plan import plan_sweep, read_sweep
     from askwell.runs.store import new_or_open_store
 
     started = time.monotonic()
@@ -65,7 +63,7 @@ def sweep(
         note(f"left out: {line}")
     if dry_run:
         at_once = 1 if spec.engine == "ray" else choose_engine(spec).workers
-        failed: list[RunFailed] = []
+        failed: list[FailedRun] = []
     else:
         chosen = choose_engine(spec)
         at_once = chosen.workers
@@ -74,7 +72,7 @@ def sweep(
             failed = run_plan(plan, chosen, kept, live)
     seconds = time.monotonic() - started
     if json:
-        print_json(SweepResult(kept.folder, plan, at_once, tuple(failed), seconds).as_json())
+        print_json({"store": str(kept.folder), **plan.as_json(at_once, failed), "seconds": round(seconds, 1)})
     elif dry_run:
         _print_plan(plan, at_once)
     else:
@@ -145,8 +143,8 @@ def demo(
     """
     need_writable_folder(out, "--out")
     from askwell.cli.running import SweepBar
+    from askwell.runs.engines import choose_engine, run_plan
     from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import choose_engine, run_plan
     from askwell.runs.store import new_or_open_store
     from askwell.views.demo_report import demo_sweep, write_demo
 

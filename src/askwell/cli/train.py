@@ -10,9 +10,8 @@ from askwell.cli import options
 from askwell.cli.terminal import note, print_json, show
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 _HELP = {name: field.description for name, field in MixtureSpec.model_fields.items()}
 _BASELINES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
@@ -55,7 +54,7 @@ def train(
     from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
-    from askwell.runs.several_runs import check_seeds, run_seeds, seeds_of
+    from askwell.runs.several_runs import check_seeds, over_seeds, run_seeds, seeds_as_json, seeds_of
     from askwell.views.scores import spread_blocks
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
@@ -96,9 +95,9 @@ def train(
         note=note,
     )
     if json:
-        print_json(runs.as_json())
+        print_json(seeds_as_json(out, runs))
     else:
-        show(*spread_blocks(runs.together()))
+        show(*spread_blocks(over_seeds(runs)))
 
 
 @Parameter(name="*")
@@ -160,11 +159,8 @@ def baseline(
         loaded,
         relation,
         templates,
-        mixture=settings.mixture,
-        training=settings.training,
+        **settings,
         baseline=name,
-        search=settings.search,
-        fine_tuning=settings.fine_tuning,
         prompts=prompts_name(prompts or ["none"]),
     )
     record = run_with_bars(

@@ -22,7 +22,7 @@ from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
 from askwell.runs.folder import Run, read_run, run_folders
-from askwell.runs.query import query_runs
+from askwell.runs.query import query_runs, row_of
 from askwell.runs.record import MIXTURE, RECORD
 from askwell.runs.run import templates_of
 from askwell.server.queue import Askable, LMSource
@@ -176,8 +176,7 @@ class Catalogue:
 def run_rows(named: Mapping[str, Run], sort: str | None = None) -> list[dict[str, Any]]:
     """Return a row for each run, with its name and the columns of `askwell runs`."""
     names = {run.folder: name for name, run in named.items()}
-    found = query_runs(list(named.values()), sort=sort)
-    return [{"name": names[run.folder], **row} for run, row in zip(found.runs, found.as_json(), strict=True)]
+    return [{"name": names[run.folder], **row_of(run)} for run in query_runs(list(named.values()), sort=sort)]
 
 
 def _entries_of(name: str, stamp: str, run: Run) -> list[Entry]:

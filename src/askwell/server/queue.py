@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from askwell.answers.asking import AskedTogether, AskedX
 from askwell.answers.reply import Reply
-from askwell.answers.together import AskedTogether, AskedX
 from askwell.errors import LMUnavailable, UsageError
 from askwell.lms.checkpoints import built_in_folder
 from askwell.lms.frozen import FrozenLM

@@ -7,8 +7,8 @@ from fastapi.responses import HTMLResponse, Response
 
 from askwell.errors import UsageError
 from askwell.evaluation.comparison import compare
-from askwell.runs.compare_runs import ComparedRuns, RunComparison
 from askwell.runs.folder import Run
+from askwell.runs.query import ComparedRuns, RunComparison
 from askwell.server.ask_page import QueryName, choices, choose, nothing_yet
 from askwell.server.catalogue import run_rows
 from askwell.server.render import Link, document_page, page

@@ -11,7 +11,7 @@ from fastapi import Request
 from askwell.answers.reply import PromptReply, Reply
 from askwell.data.testbed import PREFIX
 from askwell.errors import UsageError
-from askwell.lms.describe import ListedLM, list_lms
+from askwell.lms.available import ListedLM, list_lms
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.jobs import Job, Jobs
 from askwell.server.queue import AskQueue, LMSource, LoadedLMs

@@ -15,8 +15,8 @@ from askwell.data.readers import parse_facts
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadTemplate, UsageError
 from askwell.files import problem_in
+from askwell.lms.families import Unusable
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
 from askwell.mixture.mixture import Mixture
 from askwell.server.ask_page import FormName, Sent, uploaded
