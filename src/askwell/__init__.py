@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from askwell.errors import Failure as Failure
     from askwell.errors import UsageError as UsageError
     from askwell.evaluation.comparison import compare as compare
-    from askwell.evaluation.evaluate_mixture import evaluate as evaluate
     from askwell.evaluation.outcomes import Outcome as Outcome
     from askwell.evaluation.scoring import Evaluation as Evaluation
+    from askwell.evaluation.trust import evaluate as evaluate
     from askwell.lms.frozen import FrozenLM as FrozenLM
     from askwell.lms.load import load_lm as load_lm
     from askwell.mixture.mixture import Mixture as Mixture
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "askwell.errors": ["AskwellError", "Failure", "UsageError"],
     "askwell.evaluation.comparison": ["compare"],
-    "askwell.evaluation.evaluate_mixture": ["evaluate"],
+    "askwell.evaluation.trust": ["evaluate"],
     "askwell.evaluation.scoring": ["Evaluation"],
     "askwell.evaluation.outcomes": ["Outcome"],
     "askwell.data.facts": ["Fact", "Relation"],

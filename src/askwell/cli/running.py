@@ -13,7 +13,7 @@ from rich.text import Text
 from askwell.cli.terminal import bar, note, note_left_out_facts, print_json, say, show, show_document, stderr
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.evaluation.controls import PRIOR_CORRECTED
+from askwell.evaluation.knowledge import PRIOR_CORRECTED
 from askwell.evaluation.metrics import scores_of
 from askwell.evaluation.scoring import EvaluationFigures
 from askwell.lms.frozen import FrozenLM
@@ -35,9 +35,9 @@ from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
 from askwell.views.document import Cell, table
 from askwell.views.printable import counted
-from askwell.views.scores import control_sentences, evaluation_blocks, label_blocks, score_table, spread_blocks
+from askwell.views.scores import evaluation_blocks, label_blocks, score_table, spread_blocks
 from askwell.views.to_text import rich_table
-from askwell.views.trust_of_mixture import trust_of_mixture
+from askwell.views.trust_section import control_sentences, trust_of_mixture
 
 
 class RunBars:
