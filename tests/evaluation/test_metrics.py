@@ -113,7 +113,7 @@ sys.modules[changed.__name__] = changed
 rank = 'Metric("rank", lambda outcome: outcome.rank, higher_is_better=False, scale=1.0, unit="places"),'
 exec(source.replace(entry, entry + entry.replace("10", "5") + rank), changed.__dict__)
 
-from askwell.cli.compare import MetricName
+from askwell.cli.runs import MetricName
 from askwell.evaluation.comparison import compare
 from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.outcomes import Outcome

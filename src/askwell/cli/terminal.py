@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
 
 from askwell.views.document import Block, Document, Section
@@ -92,11 +91,6 @@ def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
         examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
         note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}{way_out_of(reason)}")
-
-
-def progress_bar(*columns: str | ProgressColumn) -> Progress:
-    """Return a bar on stderr that disappears at the end; without a terminal, nothing is drawn."""
-    return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
 
 
 def bar(what: str) -> Bar:

@@ -11,7 +11,7 @@ _SECONDS_BEFORE = 2.0
 
 
 class Bar:
-    """A progress bar; call it with the amount done, the total, and a text to show beside it.
+    """A progress bar; call it with the amount done, the total, a text to show beside it, and the step if that is new.
 
     It appears once the work has taken `after` seconds, and disappears at the end. With `wanted=False`, or where nobody
     would see it, nothing is drawn.
@@ -27,6 +27,7 @@ class Bar:
             name, BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn(), console=console, transient=True
         )
         self._task = self._bar.add_task(what, total=None, text="")
+        self._what: str | None = what
         self._after, self._began = after, time.monotonic()
 
     def __enter__(self) -> Self:
@@ -42,9 +43,12 @@ class Bar:
         if self._bar.live.is_started:
             self._bar.stop()
 
-    def __call__(self, done: int, total: int, text: str = "") -> None:
-        """Move the bar."""
+    def __call__(self, done: int, total: int, text: str = "", what: str | None = None) -> None:
+        """Move the bar; where another step begins, it starts over."""
         self._start_if_due()
+        if what not in (None, self._what):
+            self._what = what
+            self._bar.reset(self._task, description=what)
         self._bar.update(self._task, completed=done, total=total, text=text)
 
     def _start_if_due(self) -> None:
