@@ -75,11 +75,10 @@ class Run(ShowsItself, AsFrame):
         """Plot dev P@1 during tuning, and return the matplotlib axes."""
         from askwell.views.plots import plot_curve
 
-        points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
-        scored = [(x, y) for x, y in points if y is not None]
-        if not scored:
+        points = self.record.learning_curve
+        if not points:
             raise BadOption(f"{self.folder} has no history of dev scores, so there is no curve")
-        return plot_curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
+        return plot_curve(points, best=None, label=label or self.record.spec.label, axes=ax)
 
     @property
     def outcomes(self) -> list[Outcome]:

@@ -153,6 +153,12 @@ class RunRecord(ShowsItself, _Part):
                     raise ValueError(f"partitions.{name}.{part} has no P@1, or no facts")
         return self
 
+    @property
+    def learning_curve(self) -> list[tuple[float, float]]:
+        """Dev P@1 against the pairs trained on."""
+        points = [(line.pairs, line.dev["P@1"]) for line in self.history]
+        return [(float(pairs), score) for pairs, score in points if pairs is not None and score is not None]
+
     def as_json(self, folder: Path) -> dict[str, Any]:
         """Return the record with its history, and the folder that it is in, as plain JSON."""
         baseline = {} if self.spec.baseline is None else {"baseline": self.spec.baseline}

@@ -140,14 +140,8 @@ def _score_row(name: str, scores: Any, what: str = "") -> Row:
     return Row(name, cells, note=what, pale=bool(what))
 
 
-def learning_curve(record: RunRecord) -> list[tuple[float, float]]:
-    """Return dev P@1 against the pairs trained on."""
-    points = [(line.pairs, line.dev["P@1"]) for line in record.history]
-    return [(float(pairs), score) for pairs, score in points if pairs is not None and score is not None]
-
-
 def _learning(record: RunRecord) -> list[Section]:
-    points = learning_curve(record)
+    points = record.learning_curve
     if len(points) < 2:
         return []
     kept = None if record.training is None else record.training.best_pairs

@@ -68,7 +68,7 @@ def differences(runs: Sequence[KeptRun]) -> tuple[str, ...]:
     told = ["Ranks: we skip other right answers for the same x; the paper ranks y among all words."]
     if any(len(run.spec.templates) > 1 for run in runs):
         told.append("Answers: tokens that spell the same word in their places count as one answer here.")
-    if left_out := sum(run.left_out for run in runs):
+    if left_out := sum(run.figures.left_out_count for run in runs):
         told.append(
             f"Facts: {left_out} of {left_out + sum(run.facts for run in runs)} facts (over all runs) could not be "
             "asked, e.g. because y is not one token of the LM, and are left out of all scores."

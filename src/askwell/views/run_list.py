@@ -8,7 +8,6 @@ from askwell.evaluation.metrics import METRICS
 from askwell.runs.folder import Run
 from askwell.views.charts import Gap, Panel, gaps_chart, panels_chart
 from askwell.views.document import Cell, Column, ColumnGroup, Drawing, Figure, Row, Table
-from askwell.views.one_run import learning_curve
 from askwell.views.printable import NONE, signed
 
 _NUMBERS = {*METRICS, *(metric.key for metric in METRICS.values()), "seed", "facts"}
@@ -62,7 +61,7 @@ def gains_figure(runs: Sequence[Run]) -> Figure | None:
 
 def curves_figure(runs: Mapping[str, Run]) -> Figure | None:
     """Return dev P@1 while tuning, of the first few runs; None if there is no curve."""
-    curves = {name: points for name, run in runs.items() if len(points := learning_curve(run.record)) > 1}
+    curves = {name: points for name, run in runs.items() if len(points := run.record.learning_curve) > 1}
     if not curves:
         return None
     panels = [

@@ -56,7 +56,7 @@ def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
 
 def mean_curve(group: RunGroup) -> Curve:
     """The mean of the runs' dev P@1 wherever any of them was scored, interpolated linearly for the others."""
-    curves = [curve for run in group.runs if (curve := run.curve)]
+    curves = [curve for run in group.runs if (curve := run.record.learning_curve)]
     places = sorted({pairs for curve in curves for pairs, _ in curve})
     heights = [np.interp(places, [pairs for pairs, _ in curve], [score for _, score in curve]) for curve in curves]
     return [(float(x), float(y)) for x, y in zip(places, np.mean(heights, axis=0), strict=True)] if curves else []

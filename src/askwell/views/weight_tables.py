@@ -1,10 +1,12 @@
 """Tables of the prompts' weights: the effective number of prompts, and static against data-dependent weights."""
 
+import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import get_args
 
 from askwell.evaluation.metrics import TABLE_METRICS
+from askwell.runs.record import RunRecord
 from askwell.specs.mixture_spec import WeightingName
 from askwell.views.document import MISSING, Cell, Column, ColumnGroup, Row, headed, one_decimal
 from askwell.views.paper_figures import paper_effective_prompts
@@ -83,9 +85,15 @@ def _add_weighting(draft: Draft, heading: str, line: Line, kind: str, begins: st
     figures = [scored(line, kind, metric) for metric in TABLE_METRICS]
     for name, values in {
         "T": [run.record.temperature for run in runs],
-        "entropy": [run.entropy for run in runs],
+        "entropy": [_entropy(run.record) for run in runs],
     }.items():
         known = [value for value in values if value is not None]
         mean = fmean(known) if known else None
         figures.append((MISSING if mean is None else Cell(f"{mean:.2f}"), record(line, kind, name, mean)))
     draft.add(heading, figures, begins=begins)
+
+
+def _entropy(record: RunRecord) -> float | None:
+    """Return the entropy of a run's weights in bits, over x the mean; None if that was not measured."""
+    is_static = record.spec.mixture.weighting == STATIC
+    return math.log2(record.effective_prompts) if is_static else record.mean_entropy_over_x
