@@ -7,7 +7,7 @@ import matplotlib
 import pytest
 from looked_at import lightness
 
-from askwell.views.charts import Gap, Panel, gaps_chart, panels_chart
+from askwell.views.charts import Gap, gaps_chart, panels_chart
 from askwell.views.drawing import PALETTE, Chart, css_variables, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -17,7 +17,7 @@ GAPS = [Gap("manual", 40.0, 10.0), Gap("soft", 95.0, 12.5), Gap("none told", Non
 
 def curves() -> Chart:
     lines = {"one": [(0.0, 10.0), (100.0, 60.0), (200.0, 55.0)], "two": [(0.0, 0.0), (200.0, 90.0)]}
-    return panels_chart([Panel("a panel", lines)], ("one", "two"), measure="P@1", trained="pairs")
+    return panels_chart({"a panel": lines}, measure="P@1", trained="pairs")
 
 
 def gaps(of=GAPS) -> Chart:

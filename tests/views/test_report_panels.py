@@ -4,20 +4,20 @@ import re
 
 import pytest
 
-from askwell.views.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
+from askwell.views.charts import IntervalRow, intervals_chart, panels_chart
 from askwell.views.drawing import PALETTE
 
 ROWS = [
-    IntervalRow("single", {"init": Interval(10.0, 5.0, 20.0), "soft": Interval(60.0, 50.0, 70.0)}, begins="lm"),
-    IntervalRow("mined", {"soft": Interval(80.0, 70.0, 90.0)}),
+    IntervalRow("single", {"init": (10.0, 5.0, 20.0), "soft": (60.0, 50.0, 70.0)}, begins="lm"),
+    IntervalRow("mined", {"soft": (80.0, 70.0, 90.0)}),
 ]
-PANELS = [Panel(f"panel {number}", {"deep": [(0.0, 10.0), (100.0, 90.0)]}) for number in range(4)]
+PANELS = {f"panel {number}": {"deep": [(0.0, 10.0), (100.0, 90.0)]} for number in range(4)}
 
 
 def charts():
     return (
         intervals_chart(ROWS, ("init", "soft"), measure="P@1"),
-        panels_chart(PANELS, ("soft", "deep"), measure="P@1", trained="pairs"),
+        panels_chart(PANELS, measure="P@1", trained="pairs"),
     )
 
 
@@ -32,7 +32,7 @@ def test_each_interval_and_score_is_drawn_at_its_place():
 
 def test_each_panel_has_its_lines_and_the_same_axes():
     figure = charts()[1].figure
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [panel.heading for panel in PANELS]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [*PANELS]
     assert len({axes.get_xlim() + axes.get_ylim() for axes in figure.axes}) == 1
     for axes in figure.axes:
         assert [tuple(line.get_ydata()) for line in axes.lines if len(line.get_ydata())] == [(10.0, 90.0)]
@@ -61,4 +61,4 @@ def test_more_kinds_than_can_be_distinguished_are_refused():
     with pytest.raises(ValueError, match="5 of them cannot be distinguished"):
         intervals_chart(ROWS, kinds, measure="P@1")
     with pytest.raises(ValueError, match="5 of them cannot be distinguished"):
-        panels_chart(PANELS, kinds, measure="P@1", trained="pairs")
+        panels_chart({"panel": {kind: [(0.0, 1.0)] for kind in kinds}}, measure="P@1", trained="pairs")

@@ -41,26 +41,27 @@ def report(
 
     folder = out or store / "report"
     need_writable_folder(folder, "--out")
-    made = make_report(store, folder, where=where, formats=formats or FORMATS, drawn=drawn)
-    for problem in made.study.problems:
+    study, written = make_report(store, folder, where=where, formats=formats or FORMATS, drawn=drawn)
+    for problem in study.problems:
         note(problem)
     if json:
-        print_json(made.as_json())
+        files = [str(path) for path in written]
+        print_json({"store": str(store), "runs": len(study.runs), "files": files, **study.as_json()})
         return
-    _print(made.study)
-    note(f"{counted(len(made.runs), 'run')}; written to {folder}:")
-    for path in made.files:
+    _print(study)
+    note(f"{counted(len(study.runs), 'run')}; written to {folder}:")
+    for path in written:
         note(f"  {path.relative_to(folder)}")
 
 
 def _print(study: "Study") -> None:
     """Print what was found in each set, and the P@1 of its prompts."""
     from askwell.views.document import columns_alone
-    from askwell.views.findings_shown import details, headlines
+    from askwell.views.findings import finding_points
 
     for part in study.sets:
         heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"
-        show_section(heading, headlines(part.findings), *details(part.findings))
+        show_section(heading, *finding_points(part.findings))
         for made in part.filled_tables[:1]:
             show(replace(columns_alone(made.table, "P@1"), title=f"{made.title}, P@1"))
 

@@ -69,7 +69,7 @@ def _print_csv(found: "RunTable") -> None:
 
 def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
     from askwell.runs.query import SHOWN
-    from askwell.views.run_list import run_table
+    from askwell.views.compared import run_table
 
     rows = found.as_json()
     controls = ["control"] if any(run["control"] for run in rows) else []

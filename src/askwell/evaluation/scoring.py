@@ -33,8 +33,8 @@ from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import AnswersName
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.progress_bar import Bar
-from askwell.views.shown import AsFrame, Records, ShowsItself
+from askwell.views.to_files import AsFrame, Records
+from askwell.views.to_text import Bar, ShowsItself
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Evaluation(ShowsItself, AsFrame):
     def plot(self, ax: Any = None) -> Any:
         """Plot a reliability diagram (are answers with probability p right in a fraction p of cases?) and return the
         matplotlib axes."""
-        from askwell.views.plots import plot_reliability
+        from askwell.views.charts import plot_reliability
 
         questions = questions_of(self.outcomes)
         found = calibration(questions.confidences, questions.right)

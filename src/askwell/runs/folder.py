@@ -36,7 +36,8 @@ from askwell.runs.record import (
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.views.document import Document, Paragraph, Section, overview
 from askwell.views.printable import counted
-from askwell.views.shown import AsFrame, Records, ShowsItself, pandas_frame
+from askwell.views.to_files import AsFrame, Records, pandas_frame
+from askwell.views.to_text import ShowsItself
 
 _STORED_RUNS = "runs"
 """Stores and demos keep their runs in a folder of this name."""
@@ -73,7 +74,7 @@ class Run(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Plot dev P@1 during tuning, and return the matplotlib axes."""
-        from askwell.views.plots import plot_curve
+        from askwell.views.charts import plot_curve
 
         points = self.record.learning_curve
         if not points:

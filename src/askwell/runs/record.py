@@ -36,7 +36,7 @@ from askwell.specs.run_spec import RunSpec
 from askwell.version import VERSION
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 RECORD, ENVIRONMENT, HISTORY = "run.json", "environment.json", "history.jsonl"
 TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, MIXTURE = "facts.parquet", "dev.parquet", "controls.parquet", "mixture"

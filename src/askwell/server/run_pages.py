@@ -13,10 +13,9 @@ from askwell.runs.query import query_runs
 from askwell.server.api import answered, service_of
 from askwell.server.ask_page import QueryName, choices, choose, nothing_yet
 from askwell.server.render import Link, document_page, page
-from askwell.views.compared import comparison_blocks
+from askwell.views.compared import comparison_blocks, curves_figure, gains_figure, run_table
 from askwell.views.document import Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
-from askwell.views.run_list import curves_figure, gains_figure, run_table
 from askwell.views.to_html import page_html
 from askwell.views.trust_of_mixture import projection_sentence
 from askwell.views.words_document import words_document

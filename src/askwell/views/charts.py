@@ -1,42 +1,41 @@
 """The kinds of charts, all of plain numbers: learning curves, gaps between two percentages, scores with intervals,
-calibration, abstention."""
+calibration, abstention; and plots for notebooks."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from askwell.views.drawing import LINES, MARKERS, Chart, chart_style, heading, light, new_figure, percent_axis, place
+from askwell.views.printable import shortened
 
 _ACROSS = 3
 _PANEL_WIDTH, _PANEL_HEIGHT, _PANEL_TOP = 300, 220, 34
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A panel with a line for each kind of run: how much was trained on, and the score there."""
-
-    heading: str
-    lines: Mapping[str, Sequence[tuple[float, float]]]
+Curve = Sequence[tuple[float, float]]
+"""How much was trained on, and the score there."""
 
 
 @chart_style()
-def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str, trained: str) -> Chart:
-    """Learning curves: panels in rows of three, with the same axes."""
+def panels_chart(panels: Mapping[str, Mapping[str, Curve]], *, measure: str, trained: str) -> Chart:
+    """Draw learning curves: panels in rows of three, by their headings, with the same axes and a line for each kind of
+    run."""
+    kinds = dict.fromkeys(kind for curves in panels.values() for kind in curves)
     across, down = min(_ACROSS, max(1, len(panels))), math.ceil(len(panels) / _ACROSS)
-    has_legend = len(panels) > 1 or len(_distinct(kinds)) > 1
+    has_legend = len(panels) > 1 or len(kinds) > 1
     above = _PANEL_TOP if has_legend else 0
     width, height = _PANEL_WIDTH * across, _PANEL_HEIGHT * down + above + 8
     figure = new_figure(width, height)
-    furthest = max((x for panel in panels for line in panel.lines.values() for x, _ in line), default=1.0) or 1.0
+    furthest = max((x for curves in panels.values() for curve in curves.values() for x, _ in curve), default=1.0) or 1.0
     looks = {
         kind: _curve(number, marker=MARKERS[number], markersize=3.5, linewidth=1.6)
         for number, kind in enumerate(_distinct(kinds))
     }
-    for number, panel in enumerate(panels):
+    for number, (name, curves) in enumerate(panels.items()):
         column, row = number % across, number // across
         axes = place(
             figure,
@@ -45,14 +44,14 @@ def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str,
             top=above + row * _PANEL_HEIGHT + 32,
             bottom=height - above - (row + 1) * _PANEL_HEIGHT + 44,
         )
-        for kind, line in panel.lines.items():
-            axes.plot([x for x, _ in line], [y for _, y in line], clip_on=False, **looks[kind])
+        for kind, curve in curves.items():
+            axes.plot(*zip(*curve, strict=True), clip_on=False, **looks[kind])
         axes.set_ylim(-3, 103)
         percent_axis(axes, "y")
         axes.set_xlim(-0.02 * furthest, 1.03 * furthest)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.grid(visible=True, axis="y")
-        heading(axes, panel.heading, size=11.0)
+        heading(axes, name, size=11.0)
         axes.set_xlabel(trained, labelpad=4)
         axes.set_ylabel(measure if column == 0 else "", labelpad=2)
     for kind, look in looks.items():
@@ -60,9 +59,9 @@ def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str,
     if has_legend:
         figure.legend(loc="upper left", ncols=len(kinds), frameon=False, handlelength=3.2)
     told = "; ".join(
-        f"{panel.heading}, {kind}: {curve[0][1]:.1f} at first, {curve[-1][1]:.1f} at the end"
-        for panel in panels
-        for kind, curve in panel.lines.items()
+        f"{name}, {kind}: {curve[0][1]:.1f} at first, {curve[-1][1]:.1f} at the end"
+        for name, curves in panels.items()
+        for kind, curve in curves.items()
     )
     return Chart(figure, f"{measure} against {trained}", f"{told}.")
 
@@ -84,7 +83,7 @@ class Gap:
 
 @chart_style()
 def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> Chart:
-    """Two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
+    """Draw two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
     figure = new_figure(_GAP_WIDTH, 34 + _GAP_ROW * len(gaps))
     axes = place(figure, left=_GAP_LABELS, top=4, right=22, bottom=30)
     for row, gap in enumerate(gaps):
@@ -126,7 +125,7 @@ def _draw_gap(axes: Axes, row: int, gap: Gap) -> None:
 
 
 def _rows_only(axes: Axes) -> None:
-    """Axes with labelled rows and vertical grid lines, but no frame."""
+    """Leave axes with labelled rows and vertical grid lines, but no frame."""
     axes.grid(visible=True, axis="x")
     axes.tick_params(pad=6)
     for side in axes.spines.values():
@@ -139,27 +138,18 @@ _MARKS = (("o", "pale", False), ("o", "first", True), ("D", "second", True), ("s
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A score and its interval, in per cent."""
-
-    score: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class IntervalRow:
     """A row; `begins` is the heading of the group of rows that it is the first of."""
 
     label: str
-    marks: Mapping[str, Interval]
-    """By kind."""
+    marks: Mapping[str, tuple[float, float, float]]
+    """By kind: a score and the ends of its interval, in per cent."""
     begins: str = ""
 
 
 @chart_style()
 def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measure: str) -> Chart:
-    """Scores with their intervals: a row for each way of asking, in it a mark for each kind of run."""
+    """Draw scores with their intervals: a row for each way of asking, in it a mark for each kind of run."""
     places, labels = _places(rows)
     figure = new_figure(_INTERVAL_WIDTH, 86 + _INTERVAL_ROW * (places[-1] + 1 if places else 1))
     axes = place(figure, left=_INTERVAL_LABELS, top=40, right=30, bottom=46)
@@ -168,12 +158,13 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
         axes.plot([], [], label=kind, **mark)
     for row, at in zip(rows, places, strict=True):
         for number, (kind, mark) in enumerate(marks.items()):
-            if (shown := row.marks.get(kind)) is None:
+            if kind not in row.marks:
                 continue
+            score, low, high = row.marks[kind]
             y = at + 0.22 * (number - (len(kinds) - 1) / 2)  # so that no interval hides another
             colour = mark["markeredgecolor"]
-            axes.plot([shown.low, shown.high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
-            axes.plot([shown.score], [y], clip_on=False, zorder=3, **mark)
+            axes.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
+            axes.plot([score], [y], clip_on=False, zorder=3, **mark)
     axes.set_xlim(-2, 102)
     axes.set_ylim((places[-1] if places else 0) + 0.6, min(labels, default=0) - 0.6)
     percent_axis(axes, "x")
@@ -187,13 +178,13 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
     figure.legend(loc="upper left", ncols=len(kinds), frameon=False, bbox_to_anchor=corner)
     told = []
     for row in rows:
-        scores = ", ".join(f"{kind} {shown.score:.1f}" for kind, shown in row.marks.items())
+        scores = ", ".join(f"{kind} {score:.1f}" for kind, (score, _, _) in row.marks.items())
         told.append(f"{f'{row.begins}: ' if row.begins else ''}{row.label}: {scores or 'none'}")
     return Chart(figure, measure, f"{'; '.join(told)}.")
 
 
 def _places(rows: Sequence[IntervalRow]) -> tuple[list[float], dict[float, str]]:
-    """The height of each row, and the labels by height."""
+    """Return the height of each row, and the labels by height."""
     places: list[float] = []
     labels: dict[float, str] = {}
     at = 0.0
@@ -218,39 +209,16 @@ def _mark(shape: str, role: str, filled: bool) -> dict[str, Any]:
     }
 
 
-@runtime_checkable
-class ReliabilityBin(Protocol):
-    """The answers whose probability is above `low` and at most `high`; all but the count are from 0 to 1."""
-
-    @property
-    def low(self) -> float:
-        """The lowest probability."""
-        ...
-
-    @property
-    def high(self) -> float:
-        """The highest probability."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """How many answers there are."""
-        ...
-
-    @property
-    def confidence(self) -> float:
-        """Their mean probability."""
-        ...
-
-    @property
-    def accuracy(self) -> float:
-        """The fraction of them that is right."""
-        ...
+# Rooms below this file define them: `Bin` of evaluation/calibration.py, and `RiskCoverage` of evaluation/abstention.py.
+ReliabilityBin = Any
+"""How many answers have a probability from `low` to `high`, their mean `confidence`, and their `accuracy`."""
+RiskCurve = Any
+"""The fractions of wrong answers (`risks`) at some `coverages`, and the `area` below the curve."""
 
 
 @chart_style()
 def reliability_chart(bins: Sequence[ReliabilityBin], *, ece: float) -> Chart:
-    """The fraction of right answers by the probability of the best answer; below, the number of answers."""
+    """Draw the fraction of right answers by the probability of the best answer; below, the number of answers."""
     figure = new_figure(380, 400)
     upper = place(figure, left=56, top=30, right=26, bottom=118)
     lower = place(figure, left=56, top=312, right=26, bottom=44)
@@ -298,29 +266,9 @@ def _bars(bins: Sequence[ReliabilityBin]) -> dict[str, Any]:
     return {"width": widths, "align": "edge", "linewidth": 1, "edgecolor": light("paper")}
 
 
-@runtime_checkable
-class RiskCurve(Protocol):
-    """The fraction of wrong answers at each coverage, and the area below the curve."""
-
-    @property
-    def coverages(self) -> Sequence[float]:
-        """The fractions of questions that are answered."""
-        ...
-
-    @property
-    def risks(self) -> Sequence[float]:
-        """The fraction of wrong answers at each coverage."""
-        ...
-
-    @property
-    def area(self) -> float:
-        """The area below the curve."""
-        ...
-
-
 @chart_style()
 def risk_coverage_chart(curves: Mapping[str, RiskCurve], *, chosen: float | None = None) -> Chart:
-    """How many answers are wrong if only the most confident are given, for up to four signals or LMs.
+    """Draw how many answers are wrong if only the most confident are given, for up to four signals or LMs.
 
     `chosen` is a risk, from 0 to 1, at which a line is drawn.
     """
@@ -351,12 +299,57 @@ def risk_coverage_chart(curves: Mapping[str, RiskCurve], *, chosen: float | None
 
 
 def _curve(number: int, **more: Any) -> dict[str, Any]:
-    """The colour and line of a curve, counted from 0, and more of its look."""
+    """Return the colour and line of a curve, counted from 0, and more of its look."""
     return {"color": light(f"series-{number + 1}"), "linestyle": LINES[number], **more}
 
 
 def _distinct(names: Collection[str]) -> Collection[str]:
-    """The names of curves or marks, if they are few enough to be distinguished."""
+    """Return the names of curves or marks, if they are few enough to be distinguished."""
     if len(names) > len(LINES):
         raise ValueError(f"{len(names)} of them cannot be distinguished: {', '.join(names)}")
     return names
+
+
+# Plots on a notebook's own axes, which can be drawn on further.
+_LONGEST_LABEL = 48
+
+
+def plot_curve(points: Sequence[tuple[float, float]], *, best: float | None, label: str, axes: Any = None) -> Any:
+    """Plot dev P@1 against pairs trained on; a dot marks the state that was kept."""
+    axes = axes or _new_axes(5.5, 3.5)
+    (line,) = axes.plot([x for x, _ in points], [y for _, y in points], marker=".", label=label)
+    if best is not None:
+        axes.plot([best], [dict(points)[best]], marker="o", markersize=8, color=line.get_color(), linestyle="none")
+    axes.set_xlabel("(fact, prompt) pairs trained on")
+    axes.set_ylabel("dev P@1 in per cent")
+    axes.set_ylim(0, 101)
+    axes.grid(visible=True, axis="y", alpha=0.3)
+    return axes
+
+
+def plot_weights(labels: Sequence[str], values: Sequence[float], *, title: str, axes: Any = None) -> Any:
+    """Plot a bar for each prompt, the heaviest on top."""
+    order = sorted(range(len(values)), key=lambda number: (-values[number], number))
+    axes = axes or _new_axes(7, 0.6 + 0.32 * len(values))
+    axes.barh(range(len(order)), [values[number] for number in order])
+    axes.set_yticks(range(len(order)), [shortened(labels[number], _LONGEST_LABEL) for number in order])
+    axes.invert_yaxis()
+    axes.set_xlabel("weight")
+    axes.set_title(title, loc="left", fontsize="medium")
+    return axes
+
+
+def plot_reliability(bins: Sequence[ReliabilityBin], *, ece: float, axes: Any = None) -> Any:
+    """Plot the fraction of right answers by the probability of the best answer."""
+    axes = axes or _new_axes(4, 4)
+    draw_reliability(axes, bins)
+    axes.set_xlabel("probability of the best answer in per cent")
+    axes.set_ylabel("right answers in per cent")
+    axes.set_title(f"expected calibration error {100 * ece:.1f} %", loc="left", fontsize="medium")
+    return axes
+
+
+def _new_axes(width: float, height: float) -> Any:
+    from matplotlib import pyplot  # the notebook's own figures, so that it shows them
+
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]

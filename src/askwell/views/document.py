@@ -257,6 +257,6 @@ def headed(rows: Iterable[T], heading: Callable[[T], str]) -> Iterator[tuple[T, 
         seen.add(heading(row))
 
 
-def one_decimal(figure: float | None) -> Cell:
+def one_decimal(figure: float | None, *, strong: bool = False) -> Cell:
     """Return a figure with one decimal, or a dash."""
-    return MISSING if figure is None else Cell(f"{figure:.1f}")
+    return MISSING if figure is None else Cell(f"{figure:.1f}", strong)

@@ -32,6 +32,11 @@ def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
     return f"{text[:kept]} […] {text[-kept:]}"
 
 
+def shortened(text: str, most: int) -> str:
+    """Return the text, or its beginning if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def for_csv(value: object) -> object:
     """Return a value for a spreadsheet: text that would be read as a formula gets an apostrophe before it."""
     if not isinstance(value, str):

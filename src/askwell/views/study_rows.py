@@ -15,8 +15,8 @@ from typing import Any
 from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
 from askwell.views.document import MISSING, Cell, ColumnGroup, Document, Row, Section, Table, one_decimal
 from askwell.views.printable import counted, visible
-from askwell.views.shown import ShowsItself
 from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, extras_of, how_of, kind_of, place_of, source_of
+from askwell.views.to_text import ShowsItself
 
 
 def read_texts(name: str) -> dict[str, Any]:

@@ -1,14 +1,18 @@
-"""Documents in a terminal, and as plain text.
+"""Documents in a terminal, and as plain text; objects that print themselves so; and a bar for work that takes time.
 
 Names are never broken: where a terminal is too narrow for a table, each row becomes a few lines.
 """
 
 import io
+import time
 from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -25,6 +29,22 @@ def plain_text(document: Document) -> str:
     print_blocks(document.blocks, Console(file=written, width=10_000, color_system=None, force_terminal=False))
     lines = (f"  {line}".rstrip() for line in written.getvalue().splitlines())
     return "\n".join([document.title, *lines])
+
+
+class ShowsItself:
+    """Prints as its summary, and shows it as a table in a notebook."""
+
+    def summary(self) -> Document:
+        """Return what is worth seeing at a glance."""
+        raise NotImplementedError  # abstract: each class that is used has its own
+
+    def __repr__(self) -> str:
+        return plain_text(self.summary())
+
+    def _repr_html_(self) -> str:
+        from askwell.views.to_html import notebook_html  # takes longer to import than most objects to make
+
+        return notebook_html(self.summary())
 
 
 def print_document(document: Document, console: Console) -> None:
@@ -118,7 +138,7 @@ def _texts(column: RichColumn, table: RichTable) -> list[Text]:
 
 
 def _measured(column: RichColumn, table: RichTable) -> Measurement:
-    """The width at which lines are wrapped only between words, and that at which none is wrapped."""
+    """Return the width at which lines are wrapped only between words, and that at which none is wrapped."""
     texts = [text.plain for text in _texts(column, table)]
     words = (cell_len(word) for text in texts for word in text.split())
     lines = (cell_len(line) for text in texts for line in text.splitlines())
@@ -130,7 +150,7 @@ def _natural_width(table: RichTable, console: Console) -> int:
 
 
 def _shared_out(columns: list[Measurement], room: int) -> list[int]:
-    """Widths that fill the available room, shared out in proportion to what each column lacks."""
+    """Return widths that fill the available room, shared out in proportion to what each column lacks."""
     lacking = [widths.span for widths in columns]
     total = sum(lacking)
     return [widths.minimum + room * lack // total for widths, lack in zip(columns, lacking, strict=True)]
@@ -154,3 +174,49 @@ def _print_rows(table: RichTable, console: Console) -> None:
             if cell.plain.strip():
                 named = f"  {heading}{' ' * (room - cell_len(heading))}  " if room else "  "
                 console.print(Text.assemble((named, "dim"), cell), soft_wrap=True)
+
+
+_SECONDS_BEFORE = 2.0
+
+
+class Bar:
+    """A progress bar; call it with the amount done, the total, and a text to show beside it.
+
+    It appears once the work has taken `after` seconds, and disappears at the end. With `wanted=False`, or where nobody
+    would see it, nothing is drawn.
+    """
+
+    def __init__(
+        self, what: str, wanted: bool | None = None, console: Console | None = None, after: float = _SECONDS_BEFORE
+    ) -> None:
+        console = console or Console(stderr=True)
+        self._is_seen = wanted is not False and (console.is_terminal or console.is_jupyter)
+        name, text = (TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[text]"))
+        self._bar = Progress(
+            name, BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn(), console=console, transient=True
+        )
+        self._task = self._bar.add_task(what, total=None, text="")
+        self._after, self._began = after, time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._start_if_due()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int, text: str = "") -> None:
+        """Move the bar."""
+        self._start_if_due()
+        self._bar.update(self._task, completed=done, total=total, text=text)
+
+    def _start_if_due(self) -> None:
+        is_due = time.monotonic() - self._began >= self._after
+        if self._is_seen and is_due and not self._bar.live.is_started:
+            self._bar.start()
