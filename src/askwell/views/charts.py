@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from askwell.views.drawing import LINES, MARKERS, Chart, chart_style, heading, light, new_figure, percent_axis, place
@@ -84,10 +85,25 @@ class Gap:
 @chart_style()
 def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> Chart:
     """Draw two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
-    figure = new_figure(_GAP_WIDTH, 34 + _GAP_ROW * len(gaps))
-    axes = place(figure, left=_GAP_LABELS, top=4, right=22, bottom=30)
+    figure = new_figure(_GAP_WIDTH, 62 + _GAP_ROW * len(gaps))
+    axes = place(figure, left=_GAP_LABELS, top=32, right=22, bottom=30)
+    marks = {"first": _mark("o", "first", filled=True), "second": _mark("D", "second", filled=False)}
+    for mark, name in zip(marks.values(), (first, second), strict=True):
+        axes.plot([], [], label=name, **mark)
     for row, gap in enumerate(gaps):
-        _draw_gap(axes, row, gap)
+        ends = {"second": gap.second, "first": gap.first}
+        shares = {role: share for role, share in ends.items() if share is not None}
+        if len(shares) == 2:
+            axes.plot([*shares.values()], [row, row], color=light("pale"), linewidth=1.6, alpha=0.55, zorder=2)
+        rightmost = max(reversed(shares), key=shares.__getitem__, default=None)  # of equal ones the first
+        for role, share in shares.items():
+            side = 1 if role == rightmost else -1
+            axes.plot([share], [row], clip_on=False, zorder=3, **marks[role])
+            axes.annotate(
+                f"{share:.0f}", (share, row), xytext=(side * _TO_ITS_DOT, 0), textcoords="offset points",
+                ha="left" if side > 0 else "right", va="center_baseline", fontsize=11, color=light(role),
+                annotation_clip=False,
+            )  # fmt: skip
     axes.set_xlim(-9, 109)
     axes.set_ylim(len(gaps) - 0.5, -0.5)
     percent_axis(axes, "x", sign=True)
@@ -95,33 +111,12 @@ def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) ->
     for label, gap in zip(axes.get_yticklabels(), gaps, strict=True):
         label.set_color(light("pale" if gap.aside else "ink"))
     _rows_only(axes)
+    _legend_above(figure, _GAP_LABELS)
     told = []
     for gap in gaps:
         one, other = ("none" if share is None else f"{share:.1f}" for share in (gap.first, gap.second))
         told.append(f"{gap.label}: {one} and {other}")
     return Chart(figure, f"{measure}, {first} and {second}", f"{'; '.join(told)}.")
-
-
-def _draw_gap(axes: Axes, row: int, gap: Gap) -> None:
-    shares = [share for share in (gap.first, gap.second) if share is not None]
-    if len(shares) == 2:
-        axes.plot(shares, [row, row], color=light("pale"), linewidth=1.6, alpha=0.55, solid_capstyle="butt", zorder=2)
-    first_is_right = gap.first is not None and (gap.second is None or gap.first >= gap.second)
-    for share, role, shape, size, edge, inside, is_right in (
-        (gap.second, "second", "D", 7.0, 1.8, "paper", not first_is_right),
-        (gap.first, "first", "o", 9.0, 0.0, "first", first_is_right),
-    ):
-        if share is None:
-            continue
-        axes.plot(
-            [share], [row], linestyle="none", clip_on=False, zorder=3, marker=shape, markersize=size,
-            markeredgewidth=edge, markerfacecolor=light(inside), markeredgecolor=light(role),
-        )  # fmt: skip
-        axes.annotate(
-            f"{share:.0f}", (share, row), xytext=(_TO_ITS_DOT if is_right else -_TO_ITS_DOT, 0),
-            textcoords="offset points", ha="left" if is_right else "right", va="center_baseline", fontsize=11,
-            color=light(role), annotation_clip=False,
-        )  # fmt: skip
 
 
 def _rows_only(axes: Axes) -> None:
@@ -132,9 +127,16 @@ def _rows_only(axes: Axes) -> None:
         side.set_visible(False)
 
 
+def _legend_above(figure: Figure, left: int) -> None:
+    """Put the legend above the axes, flush with their left side, in one line."""
+    names = figure.axes[0].get_legend_handles_labels()[1]
+    corner = (left / figure.bbox.width - 0.02, 1.0)
+    figure.legend(loc="upper left", ncols=len(names), frameon=False, bbox_to_anchor=corner)
+
+
 _INTERVAL_WIDTH, _INTERVAL_ROW, _INTERVAL_LABELS = 720.0, 36.0, 250
-_MARKS = (("o", "pale", False), ("o", "first", True), ("D", "second", True), ("s", "series-1", True))
-"""Marker, colour and whether it is filled."""
+_MARKS = (("o", "pale"), ("o", "first"), ("D", "second"), ("s", "series-1"))
+"""Markers and colours; the first, of untuned prompts, is hollow."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,8 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
     places, labels = _places(rows)
     figure = new_figure(_INTERVAL_WIDTH, 86 + _INTERVAL_ROW * (places[-1] + 1 if places else 1))
     axes = place(figure, left=_INTERVAL_LABELS, top=40, right=30, bottom=46)
-    marks = {kind: _mark(*mark) for kind, mark in zip(_distinct(kinds), _MARKS, strict=False)}
+    looks = zip(_distinct(kinds), _MARKS, strict=False)
+    marks = {kind: _mark(shape, role, filled=role != "pale") for kind, (shape, role) in looks}
     for kind, mark in marks.items():
         axes.plot([], [], label=kind, **mark)
     for row, at in zip(rows, places, strict=True):
@@ -174,8 +177,7 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
         label.set_color(light("ink"))
         label.set_fontweight("normal" if at in places else "bold")
     _rows_only(axes)
-    corner = (_INTERVAL_LABELS / _INTERVAL_WIDTH - 0.02, 1.0)
-    figure.legend(loc="upper left", ncols=len(kinds), frameon=False, bbox_to_anchor=corner)
+    _legend_above(figure, _INTERVAL_LABELS)
     told = []
     for row in rows:
         scores = ", ".join(f"{kind} {score:.1f}" for kind, (score, _, _) in row.marks.items())
@@ -198,7 +200,7 @@ def _places(rows: Sequence[IntervalRow]) -> tuple[list[float], dict[float, str]]
     return places, labels
 
 
-def _mark(shape: str, role: str, filled: bool) -> dict[str, Any]:
+def _mark(shape: str, role: str, *, filled: bool) -> dict[str, Any]:
     return {
         "linestyle": "none",
         "marker": shape,
@@ -311,10 +313,11 @@ def _distinct(names: Collection[str]) -> Collection[str]:
 
 
 # Plots on a notebook's own axes, which can be drawn on further.
+Number = float | int
 _LONGEST_LABEL = 48
 
 
-def plot_curve(points: Sequence[tuple[float, float]], *, best: float | None, label: str, axes: Any = None) -> Any:
+def plot_curve(points: Sequence[tuple[Number, Number]], *, best: Number | None, label: str, axes: Any = None) -> Any:
     """Plot dev P@1 against pairs trained on; a dot marks the state that was kept."""
     axes = axes or _new_axes(5.5, 3.5)
     (line,) = axes.plot([x for x, _ in points], [y for _, y in points], marker=".", label=label)
@@ -349,7 +352,7 @@ def plot_reliability(bins: Sequence[ReliabilityBin], *, ece: float, axes: Any = 
     return axes
 
 
-def _new_axes(width: float, height: float) -> Any:
+def _new_axes(width: Number, height: Number) -> Any:
     from matplotlib import pyplot  # the notebook's own figures, so that it shows them
 
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]

@@ -33,8 +33,6 @@ def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, qu
     lm_folder(lm)  # refuses an LM that does not exist
     if quick and names:
         raise BadOption("--quick chooses its own relation; leave out --quick or --relations")
-    if seed < 0:
-        raise BadOption(f"--seed {seed}: a seed cannot be negative")
     bare = [name.removeprefix(PREFIX) for name in names or (QUICK_RELATIONS if quick else RELATIONS)]
     for name in bare:
         testbed_relation(name)

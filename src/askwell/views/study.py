@@ -11,7 +11,7 @@ from askwell.files import write_all, write_whole
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.version import VERSION
-from askwell.views.document import Document, Drawing, Figure, Key, Points, Section, Table, without_empty_columns
+from askwell.views.document import Document, Drawing, Figure, Points, Section, Table, without_empty_columns
 from askwell.views.findings import (
     LMFindings,
     finding_points,
@@ -29,8 +29,6 @@ from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_tab
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import CellTrust, ControlRuns, control_runs, trust_in
 from askwell.views.trust_section import parts_table, trust_figures, trust_sentences, trust_table
-
-_TOLD_KEYS = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class Study:
             charts = [] if part.scores is None else [_figure(part.scores)]
             if part.told:
                 drawings = tuple(replace(drawing, note="") for drawing in part.told)
-                charts.insert(0, Figure(drawings, part.told[0].note, _TOLD_KEYS))
+                charts.insert(0, Figure(drawings, part.told[0].note))
             blocks = (headlines, *charts[:1], *details, *relation_tables(part.findings), *charts[1:])
             sections.append(Section(heading, blocks))
         sections += [section for part in self.sets for section in part.sections]

@@ -89,7 +89,7 @@ def print_table(table: Table, console: Console) -> None:
         console.print(table.title, style="italic", markup=False, soft_wrap=True)
     drawn = rich_table(table)
     columns = [_measured(column, drawn) for column in drawn.columns]
-    between = _natural_width(drawn, console) - sum(widths.maximum for widths in columns)
+    between = 2 * (len(columns) - 1)  # a space on either side
     widest, narrowest = (sum(getattr(widths, end) for widths in columns) + between for end in ("maximum", "minimum"))
     if not console.is_terminal or widest <= console.width:
         _print_at(drawn, [widths.maximum for widths in columns], widest, console)
@@ -143,10 +143,6 @@ def _measured(column: RichColumn, table: RichTable) -> Measurement:
     words = (cell_len(word) for text in texts for word in text.split())
     lines = (cell_len(line) for text in texts for line in text.splitlines())
     return Measurement(max(words, default=1), max(lines, default=1))
-
-
-def _natural_width(table: RichTable, console: Console) -> int:
-    return Measurement.get(console, console.options.update(width=1_000_000, max_width=1_000_000), table).maximum
 
 
 def _shared_out(columns: list[Measurement], room: int) -> list[int]:
