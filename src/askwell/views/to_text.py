@@ -132,14 +132,9 @@ def _cell(cell: Cell) -> Text:
     return text.append(f" {cell.note}", "dim") if cell.note else text
 
 
-def _texts(column: RichColumn, table: RichTable) -> list[Text]:
-    shown = [*([column.header] if table.show_header else []), *column.cells]
-    return [cell if isinstance(cell, Text) else Text(str(cell)) for cell in shown]
-
-
 def _measured(column: RichColumn, table: RichTable) -> Measurement:
     """Return the width at which lines are wrapped only between words, and that at which none is wrapped."""
-    texts = [text.plain for text in _texts(column, table)]
+    texts = [*([str(column.header)] if table.show_header else []), *map(str, column.cells)]
     words = (cell_len(word) for text in texts for word in text.split())
     lines = (cell_len(line) for text in texts for line in text.splitlines())
     return Measurement(max(words, default=1), max(lines, default=1))
@@ -164,10 +159,9 @@ def _print_rows(table: RichTable, console: Console) -> None:
     headings = [str(column.header) for column in table.columns]
     room = max(map(cell_len, headings[1:]), default=0)
     for row in zip(*(column.cells for column in table.columns), strict=True):
-        first, *others = (cell if isinstance(cell, Text) else Text(str(cell)) for cell in row)
-        console.print(Text(first.plain, "bold"), soft_wrap=True)
-        for heading, cell in zip(headings[1:], others, strict=True):
-            if cell.plain.strip():
+        console.print(Text(str(row[0]), "bold"), soft_wrap=True)
+        for heading, cell in zip(headings[1:], row[1:], strict=True):
+            if isinstance(cell, Text) and cell.plain.strip():
                 named = f"  {heading}{' ' * (room - cell_len(heading))}  " if room else "  "
                 console.print(Text.assemble((named, "dim"), cell), soft_wrap=True)
 
