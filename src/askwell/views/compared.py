@@ -9,8 +9,8 @@ from askwell.data.testbed import PREFIX
 from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.metrics import METRICS, units_of
 from askwell.evaluation.significance import SIGNIFICANT, interval_text
-from askwell.runs.compare_runs import RunComparison
 from askwell.runs.folder import Run
+from askwell.runs.query import RunComparison
 from askwell.views.charts import Gap, gaps_chart, panels_chart
 from askwell.views.document import Block, Cell, Column, ColumnGroup, Drawing, Figure, Paragraph, Row, Table, table
 from askwell.views.printable import NONE, counted, shortened, signed
