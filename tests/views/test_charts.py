@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from looked_at import lightness
 
-from askwell.evaluation.abstention import risk_coverage
-from askwell.evaluation.calibration import calibration
+from askwell.evaluation.confidence import calibration, risk_coverage
 from askwell.views.charts import (
     Gap,
     IntervalRow,

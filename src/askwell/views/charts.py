@@ -211,7 +211,7 @@ def _mark(shape: str, role: str, *, filled: bool) -> dict[str, Any]:
     }
 
 
-# Rooms below this file define them: `Bin` of evaluation/calibration.py, and `RiskCoverage` of evaluation/abstention.py.
+# A room below this file defines them: `Bin` and `RiskCoverage` of evaluation/confidence.py.
 ReliabilityBin = Any
 """How many answers have a probability from `low` to `high`, their mean `confidence`, and their `accuracy`."""
 RiskCurve = Any

@@ -14,7 +14,7 @@ from scipy.stats import fisher_exact
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, told_facts
-from askwell.evaluation.controls import MAJORITY
+from askwell.evaluation.knowledge import MAJORITY
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.views.charts import Gap, gaps_chart
@@ -192,10 +192,10 @@ class LMFindings:
         knowledge = next((cell.knowledge for cell in cells), None)
         if knowledge is None:
             return []
-        gain = knowledge.gain.gain
+        gain = knowledge.gain
         points = f"{abs(gain):.1f} points {'above' if gain >= 0 else 'below'}"
         return [
-            f"Answers that need no knowledge score {knowledge.gain.control_score:.1f} at best; “{tuned.label}” is "
+            f"Answers that need no knowledge score {knowledge.control_score:.1f} at best; “{tuned.label}” is "
             f"{points} them{'' if knowledge.is_there else ', which may be chance'}."
         ]
 

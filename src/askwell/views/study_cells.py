@@ -260,7 +260,7 @@ def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> S
     value, pairs = METRICS[metric].value, pair_outcomes(a, b).pairs
     differences: dict[tuple[str, ...], float] = defaultdict(float)
     for pair in pairs:
-        differences[pair.fact] += value(pair.a) - value(pair.b)
+        differences[pair.unit("fact")] += value(pair.a) - value(pair.b)
     sums = np.array([*differences.values()])
     sums[np.abs(sums) < 1e-12] = 0.0  # seeds that cancel out except for the last bits
     return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), permutation_test(sums).p)
