@@ -119,7 +119,7 @@ from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.description import _scores
 from askwell.views.to_files import markdown_table
-from askwell.views import score_tables
+from askwell.views import study_tables
 from askwell.views.study_rows import what_it_shows
 from askwell.runs.query import _BARE_SCORE, _BEST_FIRST, _COLUMNS
 
@@ -130,7 +130,7 @@ assert evaluation.micro == scores
 assert compare(outcomes, outcomes, metric="P@5").micro.a == 50.0
 assert "P@5" in MetricName.__args__
 assert "P@5" in _COLUMNS and "P@5" in _BEST_FIRST and _BARE_SCORE.fullmatch("P@5")
-assert "P@5" in score_tables.TABLE_METRICS
+assert "P@5" in study_tables.TABLE_METRICS
 card = markdown_table(*_scores({"test": evaluation.for_card()}))
 assert "| split | facts | P@1 | P@10 | P@5 | rank | MRR | ranked among |" in card
 assert "Means over facts (P@1, P@10, P@5, MRR in per cent; rank in places);" in card

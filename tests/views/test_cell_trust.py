@@ -155,14 +155,14 @@ def test_the_same_answers_of_two_seeds_are_counted_and_told(tmp_path):
 
 def test_it_stands_in_every_format(store):
     study = study_of(store.runs(), drawn=0)
-    page = page_html(report_page("store", store.runs(), study))
+    page = page_html(report_page(study, "store"))
     for text in (page, report_markdown(study)):
         assert "Can I believe this?" in text
         assert "not a sign of knowledge" in text
     assert "tab:believe-set" in report_latex(study)
     assert study.as_json()["believe"][0]["knowledge"]["control"] == "random-weights"
     assert [table.name for table in study.tables][-2:] == ["believe-set", "parts-set"]
-    assert {"reliability-set-bert-base-cased", "risk_coverage-set"} <= {figure.name for figure in study.figures}
+    assert {"reliability-set-bert-base-cased", "risk_coverage-set"} <= {figure.name for figure in study.drawings}
 
 
 def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):

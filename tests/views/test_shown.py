@@ -195,7 +195,7 @@ def test_a_table_of_a_report():
 
 
 def test_only_so_many_rows_are_shown():
-    document = overview("many", ("n",), [(str(n),) for n in range(100)], ("n",), more=7)
+    document = overview("many", ("n",), [(str(n),) for n in range(107)], ("n",))
     assert len(plain_text(document).splitlines()) == 13
     assert plain_text(document).endswith("… and 97 more")
     assert "and 97 more" in Balanced(notebook_html(document)).words

@@ -13,7 +13,7 @@ from askwell.errors import AskwellError, BadFile, BadOption
 from askwell.files import read_text
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 
 @checked_or("candidates can be given as they are, without Candidates: candidates=['Paris', 'Rome']")

@@ -80,7 +80,7 @@ def _print_csv(found: "Runs") -> None:
 
 def _print_table(found: "Runs", store: Path, sort: str | None) -> None:
     from askwell.runs.query import SHOWN
-    from askwell.views.run_list import run_table
+    from askwell.views.compared import run_table
 
     rows = found.records()
     controls = ["control"] if any(run["control"] for run in rows) else []
@@ -152,26 +152,27 @@ def report(
 
     folder = out or store / "report"
     need_writable_folder(folder, "--out")
-    made = make_report(store, folder, where=where, formats=formats or FORMATS, drawn=drawn)
-    for problem in made.study.problems:
+    study, written = make_report(store, folder, where=where, formats=formats or FORMATS, drawn=drawn)
+    for problem in study.problems:
         note(problem)
     if json:
-        print_json(made.as_json())
+        files = [str(path) for path in written]
+        print_json({"store": str(store), "runs": len(study.runs), "files": files, **study.as_json()})
         return
-    _print_study(made.study)
-    note(f"{counted(len(made.runs), 'run')}; written to {folder}:")
-    for path in made.files:
+    _print_study(study)
+    note(f"{counted(len(study.runs), 'run')}; written to {folder}:")
+    for path in written:
         note(f"  {path.relative_to(folder)}")
 
 
 def _print_study(study: "Study") -> None:
     """Print what was found in each set, and the P@1 of its prompts."""
     from askwell.views.document import columns_alone
-    from askwell.views.findings_shown import details, headlines
+    from askwell.views.findings import finding_points
 
     for part in study.sets:
         heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"
-        show_section(heading, headlines(part.findings), *details(part.findings))
+        show_section(heading, *finding_points(part.findings))
         for made in part.filled_tables[:1]:
             show(replace(columns_alone(made.table, "P@1"), title=f"{made.title}, P@1"))
 

@@ -167,7 +167,7 @@ def demo(
 
 
 def _print_summary(made: "Demo", seconds: float) -> None:
-    from askwell.views.findings_shown import relation_tables
+    from askwell.views.findings import relation_tables
 
     tables = [table for part in made.study.sets for table in relation_tables(part.findings)]
     show_section("What was found", Points(tuple(made.findings)), *tables)

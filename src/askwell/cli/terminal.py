@@ -11,8 +11,7 @@ from rich.segment import Segment
 
 from askwell.views.document import Block, Document, Section
 from askwell.views.printable import counted, json_escaped, printable
-from askwell.views.progress_bar import Bar
-from askwell.views.to_text import print_blocks, print_document
+from askwell.views.to_text import Bar, print_blocks, print_document
 
 if TYPE_CHECKING:
     from askwell.evaluation.scoring import LeftOut

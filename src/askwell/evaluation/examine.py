@@ -22,7 +22,7 @@ from askwell.evaluation.labels import label_figures
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import Evaluation, outcomes_of
 from askwell.mixture.mixture import Mixture
-from askwell.views.progress_bar import Bar
+from askwell.views.to_text import Bar
 
 CHOSEN_ON: SplitName = "dev"
 """The best control is chosen on this split; controls need no LM for it."""

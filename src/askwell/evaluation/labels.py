@@ -7,7 +7,7 @@ from statistics import fmean
 from askwell.evaluation.outcomes import Outcome
 from askwell.views.document import Document, Section, Table, table
 from askwell.views.printable import NONE, counted
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 MOST_LABELS = 30
 """With more labels, a confusion table says less than the scores do."""

@@ -30,7 +30,8 @@ from askwell.evaluation.partitions import PartScores, scores_of_parts
 from askwell.specs.mixture_spec import AnswersName
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.shown import AsFrame, Records, ShowsItself
+from askwell.views.to_files import AsFrame, Records
+from askwell.views.to_text import ShowsItself
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class Evaluation(ShowsItself, AsFrame):
     def plot(self, ax: Any = None) -> Any:
         """Plot a reliability diagram (are answers with probability p right in a fraction p of cases?) and return the
         matplotlib axes."""
-        from askwell.views.plots import plot_reliability
+        from askwell.views.charts import plot_reliability
 
         found = calibration(*questions_of(self.outcomes))
         return plot_reliability(found.bins, ece=found.ece, axes=ax)

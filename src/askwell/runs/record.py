@@ -35,7 +35,7 @@ from askwell.specs.run_spec import RunSpec
 from askwell.version import VERSION
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 RECORD, ENVIRONMENT, HISTORY = "run.json", "environment.json", "history.jsonl"
 TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, MIXTURE = "facts.parquet", "dev.parquet", "controls.parquet", "mixture"
@@ -144,6 +144,12 @@ class RunRecord(ShowsItself, _Part):
         if any(scores.get("facts", 0) < 1 for scores in parts):
             raise ValueError("some of the partitions have no facts")
         return self
+
+    @property
+    def learning_curve(self) -> list[tuple[float, float]]:
+        """Dev P@1 against the pairs trained on."""
+        points = [(line.pairs, line.dev["P@1"]) for line in self.history]
+        return [(float(pairs), score) for pairs, score in points if pairs is not None and score is not None]
 
     def as_json(self, folder: Path) -> dict[str, Any]:
         """Return the record with its history, and the folder that it is in, as plain JSON."""

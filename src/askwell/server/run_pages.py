@@ -13,10 +13,9 @@ from askwell.server.ask_page import QueryName, choices, choose, nothing_yet
 from askwell.server.catalogue import run_rows
 from askwell.server.render import Link, document_page, page
 from askwell.server.service import answered, service_of
-from askwell.views.compared import comparison_blocks
+from askwell.views.compared import comparison_blocks, curves_figure, gains_figure, run_table
 from askwell.views.document import Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
-from askwell.views.run_list import curves_figure, gains_figure, run_table
 from askwell.views.to_html import page_html
 from askwell.views.trust_section import projection_sentence
 from askwell.views.words_figure import words_document

@@ -36,7 +36,7 @@ from askwell.training.optimiser import (
     tuned_by,
 )
 from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
-from askwell.views.progress_bar import Bar
+from askwell.views.to_text import Bar
 
 _log = logging.getLogger("askwell")
 

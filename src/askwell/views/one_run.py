@@ -18,7 +18,7 @@ from askwell.runs.query import select_runs
 from askwell.runs.record import RunRecord
 from askwell.runs.sources import saved_mixture
 from askwell.version import VERSION
-from askwell.views.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
+from askwell.views.charts import panels_chart, reliability_chart, risk_coverage_chart
 from askwell.views.document import (
     Block,
     Cell,
@@ -139,14 +139,8 @@ def _score_row(name: str, scores: Any, what: str = "") -> Row:
     return Row(name, cells, note=what, pale=bool(what))
 
 
-def learning_curve(record: RunRecord) -> list[tuple[float, float]]:
-    """Return dev P@1 against the pairs trained on."""
-    points = [(line.pairs, line.dev["P@1"]) for line in record.history]
-    return [(float(pairs), score) for pairs, score in points if pairs is not None and score is not None]
-
-
 def _learning(record: RunRecord) -> list[Section]:
-    points = learning_curve(record)
+    points = record.learning_curve
     if len(points) < 2:
         return []
     kept = None if record.training is None else record.training.best_pairs
@@ -156,7 +150,7 @@ def _learning(record: RunRecord) -> list[Section]:
 
 def learning_figure(points: Sequence[tuple[float, float]], note: str = "") -> Figure:
     """Return a curve of dev P@1 against pairs, of a run that is done or under way."""
-    chart = panels_chart([Panel("dev", {"P@1": points})], ["P@1"], measure="P@1, %", trained="pairs trained on")
+    chart = panels_chart({"dev": {"P@1": points}}, measure="P@1, %", trained="pairs trained on")
     caption = (
         f"Right answers to dev facts in %: {points[0][1]:.1f} at first, {points[-1][1]:.1f} after {points[-1][0]:.0f} "
         f"pairs, {max(score for _, score in points):.1f} at best. Where the curve is flat, nothing more is learned."

@@ -17,6 +17,7 @@ from askwell.views.document import (
     Column,
     ColumnGroup,
     Document,
+    Drawing,
     Paragraph,
     Row,
     Section,
@@ -25,7 +26,7 @@ from askwell.views.document import (
     table,
 )
 from askwell.views.printable import NONE, counted, per_cent
-from askwell.views.study_figures import StudyFigure, figure_of_set
+from askwell.views.study_figures import drawing_of
 from askwell.views.study_rows import TEXTS, Draft, StudyTable, file_stem, ranked_among, record, span
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust
 
@@ -205,23 +206,23 @@ def calibration_sentence(found: Calibration) -> str:
     )
 
 
-def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure]:
+def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[Drawing]:
     """Draw the reliability diagram of each LM's first cell, and the risk–coverage curves of these cells together."""
     firsts = [cell for cell, lm in headed(cells, lambda cell: cell.line.lm) if lm][:_CURVES]
     title, what = TEXTS["reliability"]["title"], TEXTS["reliability"]["what"]
     figures = [
-        StudyFigure(
+        Drawing(
             file_stem("reliability", fact_set, cell.line.lm),
-            title.format(cell=cell.label),
-            (what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),),
             reliability_chart(cell.calibration.bins, ece=cell.calibration.ece),
+            title.format(cell=cell.label),
+            what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),
         )
         for cell in firsts
     ]
     areas = "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in firsts)
-    caption = (TEXTS["risk_coverage"]["what"].format(areas=areas),)
+    caption = TEXTS["risk_coverage"]["what"].format(areas=areas)
     chart = risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in firsts}, chosen=0.1)
-    return [*figures, figure_of_set("risk_coverage", fact_set, caption, chart)]
+    return [*figures, drawing_of("risk_coverage", fact_set, caption, chart)]
 
 
 def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
