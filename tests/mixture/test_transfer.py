@@ -94,8 +94,4 @@ def test_spellings_are_cut_where_both_tokenizers_cut():
     assert transfer._aligned(["the", "cap", "ital"], ["the", "capi", "tal"]) == [([0], [0]), ([1, 2], [1, 2])]
     cut = transfer._aligned(["the", "capital", "of"], ["the", "cap", "ital", "of"])
     assert cut == [([0], [0]), ([1], [1, 2]), ([2], [3])]
-        ([0], [0]),
-        ([1], [1, 2]),
-        ([2], [3]),
-    ]
     assert transfer._aligned(["the"], ["a"]) == []
