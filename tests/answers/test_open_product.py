@@ -92,7 +92,7 @@ def test_the_search_finds_what_enumeration_finds(name, templates):
     names = ["Paris", "Mary Cassatt"]
     xs, questions = words(mixture.lm, names)
     every = [every_product(twin, mixture.weights, x, log_lengths) for x in names]
-    together = search.best_of_bags(xs, questions[None])
+    together = search.best(xs, questions[None])
     for found, expected in zip([*search.best(xs, questions), *together], [*every, mean_of(every)], strict=True):
         assert found.is_exact
         assert [answer.text for answer in found.answers] == list(expected)[:8]

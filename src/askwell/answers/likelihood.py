@@ -14,6 +14,7 @@ from torch import Tensor
 
 from askwell.answers.encode import EncodedFacts
 from askwell.errors import BadOption
+from askwell.prompts.long_answers import log_p_of_lengths
 from askwell.prompts.prompt_set import PromptSet
 
 # The most log-probabilities held at once, for all prompts.
@@ -138,4 +139,7 @@ def _product_of_steps(
     of_steps = of_target @ exponents - log_total
     total = of_steps.new_zeros(len(rows)).index_add(0, steps[0].pairs, of_steps)
     log_lengths = encoded.kind.lengths_on(prompts.lm)
-    return total if log_lengths is None else total + answers.log_length(encoded.ys, rows, log_lengths)
+    if log_lengths is None:
+        return total
+    lengths = encoded.ys.lengths[prompts.pairs.y_places[0], rows]  # all prompts need y in one form
+    return total + log_p_of_lengths(lengths, log_lengths)
