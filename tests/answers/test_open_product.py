@@ -22,8 +22,7 @@ from enumeration import (
 )
 
 from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.encode import encode_facts
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind, encode_facts
 from askwell.answers.likelihood import likelihood
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind
 from askwell.answers.likelihood import check_one_form
 from askwell.answers.prefixes import PrefixReader
 from askwell.answers.search import FoundAnswer, FoundAnswers, IsCounted, Prefix, SearchLimits, search_answers

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import EncodedFacts
-from askwell.answers.prompt_answers import PromptAnswers
 from askwell.answers.reply import PromptReply, Replies, Reply
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
-from askwell.answers.strategy import Answers, Golds, Prior, Ranking, drawn, mean_description
+from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, UsageError
 from askwell.lms.batches import TokenisedTexts, Words
@@ -39,8 +38,6 @@ _OPENED_TO_ASK, _LEAST_OPENED_TO_ASK = 500, 100
 seconds from an LM of 100 M parameters."""
 _OPENED_FOR_THE_BEST = 4
 """Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
-_MOST_XS = 32
-"""The prior of open answers is the mean over at most this many x's of train."""
 _PRIOR_ANSWERS = 30
 
 
@@ -48,6 +45,7 @@ class OpenAnswers(Answers):
     """Strings of any length up to a limit."""
 
     is_listed = False
+    most_xs_of_prior = 32
     _known: tuple[Golds, "_Spellings"] | None = None
 
     @property
@@ -86,7 +84,8 @@ class OpenAnswers(Answers):
         for some in rows.split(_FACTS_AT_ONCE):
             by_prompt = [search.best(words, some, log_weights=certain) for search in searches]
             for of_x in zip(*by_prompt, strict=True):
-                yield [self._reply_of(prompt, *_best(found)) for prompt, found in zip(prompts, of_x, strict=True)]
+                own = [(prompt, *_best(found)) for prompt, found in zip(prompts, of_x, strict=True)]
+                yield self._prompt_replies(self.prompts.weights.detach(), own)
 
     # ── evaluation ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -244,26 +243,16 @@ class OpenAnswers(Answers):
         found = FoundAnswers(answers, is_exact=True)
         return OpenPrior(f"how often each y occurs in {total} train facts", self, found)
 
-    def mean_prior(self, relation: Relation, *, seed: int = 0) -> "OpenPrior":
-        """Return the answers that are most probable as the mean of p(y | x, r) over x's of train."""
-        distinct = sorted({fact.x for fact in relation.train})
-        askable = [x for x, reason in zip(distinct, self.why_unaskable(distinct), strict=True) if reason is None]
-        if not askable:
-            raise UsageError(f"no train x of {relation.name} can be asked")
-        xs = drawn(askable, _MOST_XS, seed)
-        words, rows = self._words(xs)
-        (found,) = self._search(answers=_PRIOR_ANSWERS).best(words, rows[None])
-        return OpenPrior(mean_description(len(xs), len(askable), seed), self, found)
-
-    def masked_prior(self) -> "OpenPrior | None":
-        """Return the answers to one mask token in place of x; None where the LM is not asked with masks."""
-        words = self._masked_x()
-        if words is None:
-            return None
-        only = torch.zeros(1, dtype=torch.long, device=self.prompts.lm.device)
-        search = self._search(answers=_PRIOR_ANSWERS)
-        (found,) = search.best(words, only, log_weights=self._static_log_weights())
-        return OpenPrior("the answer to one mask token in the place of x", self, found)
+    def _prior(
+        self,
+        description: str,
+        xs: Words,
+        rows: Int[Tensor, " xs"],
+        log_weights: Float[Tensor, " prompts"] | None = None,
+    ) -> "OpenPrior":
+        """Return the answers that are most probable as the mean over these x's."""
+        (found,) = self._search(answers=_PRIOR_ANSWERS).best(xs, rows[None], log_weights=log_weights)
+        return OpenPrior(description, self, found)
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,7 @@ class CandidateReader:
             """Record the log-probabilities of all that follows some nodes."""
             rows, columns, wanted = targets.at(at)
             wanted = torch.where(wanted < 0, ends[of_pairs[rows]], wanted)
-            log_probs, log_totals = self._lm.log_probs_of_hidden(hidden, rows, wanted)
+            log_probs, log_totals = self._lm.head.several_log_probs_of(hidden, rows, wanted)
             self._answers.reader.refuse_not_finite(of_pairs, prompts, log_totals)
             values.append(log_probs)
             places.append(of_pairs[rows] * 2 * nodes + columns)

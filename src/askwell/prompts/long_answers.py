@@ -53,7 +53,7 @@ class LongAnswers:
     def __init__(self, lm: FrozenLM, prompts: Sequence[Prompt], reader: PairReader) -> None:
         self.lm, self._prompts, self.reader = lm, prompts, reader
         self._questions = [lm.family.ask_answer(prompt.tokens, lm.wording, lm.special) for prompt in prompts]
-        self.fills_masks = self._questions[0].fills_masks
+        self.fills_masks = lm.family.fills_masks
 
     @cached_property
     def table(self) -> QuestionTable:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from askwell.errors import NotFinite
 from askwell.lms.batches import PLACES, AnswerTokens, Batch, QuestionTable, Words
+from askwell.lms.families import Question
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.question import Question
 from askwell.prompts.prompt import Prompt
 from askwell.prompts.shared_prefixes import SharedPrefixes, read_again
 
