@@ -27,7 +27,7 @@ from askwell import Mixture, load_lm
 from askwell.answers.encode import EncodedFacts
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.asked_facts import outcomes_of
+from askwell.evaluation.scoring import outcomes_of
 from askwell.lms.batches import words_of
 from askwell.lms.families import Token
 from askwell.lms.frozen import FrozenLM

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from askwell.data.templates import Template
     from askwell.errors import AskwellError, Failure, UsageError
     from askwell.evaluation.comparison import compare
-    from askwell.evaluation.evaluate_mixture import evaluate
     from askwell.evaluation.outcomes import Outcome
     from askwell.evaluation.scoring import Evaluation
+    from askwell.evaluation.trust import evaluate
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.load import load_lm
     from askwell.mixture.mixture import Mixture
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "askwell.errors": ["AskwellError", "Failure", "UsageError"],
     "askwell.evaluation.comparison": ["compare"],
-    "askwell.evaluation.evaluate_mixture": ["evaluate"],
+    "askwell.evaluation.trust": ["evaluate"],
     "askwell.evaluation.scoring": ["Evaluation"],
     "askwell.evaluation.outcomes": ["Outcome"],
     "askwell.data.facts": ["Fact", "Relation"],

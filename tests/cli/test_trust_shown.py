@@ -7,7 +7,7 @@ import pytest
 from builders.worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.evaluation.selective import dev_answers
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description

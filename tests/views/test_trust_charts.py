@@ -6,8 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from askwell.evaluation.abstention import risk_coverage
-from askwell.evaluation.calibration import calibration
+from askwell.evaluation.confidence import calibration, risk_coverage
 from askwell.views.charts import reliability_chart, risk_coverage_chart
 from askwell.views.drawing import PALETTE, Chart
 

@@ -8,7 +8,7 @@ from askwell.cli.progress import RunBars
 from askwell.cli.terminal import note, note_left_out_facts, print_json, say, show, show_document
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.evaluation.controls import PRIOR_CORRECTED
+from askwell.evaluation.knowledge import PRIOR_CORRECTED
 from askwell.evaluation.metrics import scores_of
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.lms.frozen import FrozenLM
@@ -20,8 +20,8 @@ from askwell.runs.run import run
 from askwell.runs.score_source import Scored
 from askwell.specs.run_spec import RunSpec
 from askwell.views.printable import counted
-from askwell.views.scores import control_sentences, evaluation_blocks, label_blocks, score_table, spread_blocks
-from askwell.views.trust_of_mixture import trust_of_mixture
+from askwell.views.scores import evaluation_blocks, label_blocks, score_table, spread_blocks
+from askwell.views.trust_section import control_sentences, trust_of_mixture
 
 
 def load_for_run(

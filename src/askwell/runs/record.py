@@ -23,8 +23,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from askwell.data.split_audit import RelationAudit
-from askwell.evaluation.controls import ControlFigures
-from askwell.evaluation.knowledge import KnowledgeFigures
+from askwell.evaluation.knowledge import ControlFigures, Knowledge
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, units_of
 from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.trust import Trust
@@ -122,7 +121,7 @@ class RunRecord(ShowsItself, _Part):
     dev: EvaluationFigures | None = None
     controls: dict[str, ControlFigures] = {}
     controls_missing: dict[str, str] = {}
-    knowledge: KnowledgeFigures | None = None
+    knowledge: Knowledge | None = None
     """The gain over the best control."""
     trust: Trust | None = None
     partitions: dict[str, dict[str, dict[str, int | float]]] = {}

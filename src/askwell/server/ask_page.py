@@ -23,7 +23,7 @@ from askwell.server.render import document_page, page
 from askwell.server.service import Service
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_XS
 from askwell.views.document import Document, Points, Section, Table
-from askwell.views.replies import BestAnswers, best_answers_csv, best_answers_table, prompt_replies_table
+from askwell.views.scores import BestAnswers, best_answers_csv, best_answers_table, prompt_replies_table
 
 router = APIRouter(include_in_schema=False)
 _SHOWN = 5

@@ -17,8 +17,8 @@ from askwell.views.document import Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
 from askwell.views.run_list import curves_figure, gains_figure, run_table
 from askwell.views.to_html import page_html
-from askwell.views.trust_of_mixture import projection_sentence
-from askwell.views.words_document import words_document
+from askwell.views.trust_section import projection_sentence
+from askwell.views.words_figure import words_document
 
 router = APIRouter(include_in_schema=False)
 COLUMNS = ("P@1", "MRR", "relation", "lm", "prompts", "setting", "seed", "facts")

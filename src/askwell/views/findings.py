@@ -10,7 +10,7 @@ from functools import cached_property
 
 from scipy.stats import fisher_exact
 
-from askwell.evaluation.controls import MAJORITY
+from askwell.evaluation.knowledge import MAJORITY
 from askwell.evaluation.outcomes import Outcome
 from askwell.views.printable import NONE, counted, listed, signed
 from askwell.views.study_cells import DEEP, INIT, SOFT, RunGroup, Step, change_of, place_of
@@ -167,7 +167,7 @@ class LMFindings:
         ]
         if not of_best or of_best[0].knowledge is None:
             return []
-        gain = of_best[0].knowledge.gain
+        gain = of_best[0].knowledge
         chance = "" if of_best[0].knowledge.is_there else ", which may be chance"
         return [
             f"Answers that need no knowledge score {gain.control_score:.1f} at best; "

@@ -311,7 +311,7 @@ def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> S
     pairs = pair_outcomes(a, b).pairs
     differences: dict[tuple[str, ...], list[float]] = {}
     for pair in pairs:
-        differences.setdefault(pair.fact, []).append(value(pair.a) - value(pair.b))
+        differences.setdefault(pair.unit("fact"), []).append(value(pair.a) - value(pair.b))
     sums = np.array([sum(of_fact) for of_fact in differences.values()])
     sums[np.abs(sums) < 1e-12] = 0.0  # seeds that cancel out except for the last bits
     test = permutation_test(sums)
