@@ -38,6 +38,7 @@ from askwell.mixture.save import (
     read_state,
     write_mixture,
 )
+from askwell.mixture.transfer import Transferred, are_copies, carry_over
 from askwell.prompts.context import Shown, settle
 from askwell.prompts.prompt import LeftOutPrompt
 from askwell.prompts.prompt_set import PromptSet
@@ -81,6 +82,8 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         """What counts as an answer: decided when the mixture is tuned, and saved with it; None until then."""
         self.candidates: Candidates | None = None
         """What it was tuned to choose from; None if it can answer anything."""
+        self.transferred: Transferred | None = None
+        """How it was carried over from another LM; None if it was not."""
         self._answering: Answers | None = None
 
     def answering(self, candidates: Candidates | None = None, kind: AnswerKind | None = None) -> Answers:
@@ -226,6 +229,33 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
     def save_peft(self, folder: str | Path) -> None:
         """Write a single prompt whose tokens all come before x as a prompt-tuning adapter of PEFT (causal LMs)."""
         save_peft(self, folder)
+
+    @checked
+    def transfer(self, lm: FrozenLM, relation: Relation | None = None) -> "Mixture":
+        """Return this mixture over another LM: the same prompts and weights, with each vector as far from its word as
+        here. Between changed copies of one LM the vectors go over as they are.
+
+        What counts as an answer goes over between copies, and where answers are one token; otherwise the train facts
+        of `relation` decide it. Prompts that the other LM cannot be asked with are in `left_out_prompts`.
+        """
+        spec, copies = self.spec, self.spec.copies
+        if spec.begin not in lm.beginnings:
+            spec = spec.model_copy(update={"begin": next(iter(lm.beginnings))})
+        templates = [prompt.template for prompt in self.prompts[::copies]]
+        plain = Mixture(lm, templates, spec.model_copy(update={"shots": 0}))  # which prompts can be used at all
+        usable = [prompt.template for prompt in plain.prompts[::copies]]
+        first_of = {template.text: number * copies for number, template in enumerate(templates)}
+        numbers = [first_of[template.text] + copy for template in usable for copy in range(copies)]
+        examples = [self.examples[number] for number in numbers] if self.examples else None
+        other = Mixture(lm, usable, spec, examples=examples)
+        other.left_out_prompts += plain.left_out_prompts
+        other.transferred = carry_over(self, other, numbers)
+        other.candidates = self.candidates
+        if are_copies(self.lm, lm) or (self.answer_kind is not None and not self.answer_kind.any_length):
+            other.answer_kind = self.answer_kind
+        elif relation is not None:
+            other.configure_answers(relation, self.candidates)
+        return other
 
     @checked_or("Mixture.train is torch's switch to training mode; askwell.train(mixture, relation) tunes a mixture")
     def train(self, mode: bool = True) -> "Mixture":
