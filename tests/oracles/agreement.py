@@ -231,7 +231,7 @@ def moved(lm: FrozenLM, templates: Sequence[str], spec: MixtureSpec | None = Non
         for parameter in mixture.parameters():
             step = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.add_(0.3 * step.to(parameter.dtype))
-        if mixture.weighting.reads_x:
+        if mixture.weighting.depends_on_x:
             log_temperature_of(mixture).fill_(0.7)
     return mixture
 
@@ -279,7 +279,7 @@ class Twin:
             [leaf(part) for part in mixture.vectors.split(counts)],
             [{stack: leaf(parts[n]) for stack, parts in per_prompt.items()} for n in range(len(templates))],
             leaf(mixture.weight_logits),
-            leaf(log_temperature_of(mixture)) if mixture.weighting.reads_x else None,
+            leaf(log_temperature_of(mixture)) if mixture.weighting.depends_on_x else None,
             begin,
         )
 

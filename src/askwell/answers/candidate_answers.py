@@ -120,8 +120,8 @@ class CandidateAnswers(ListedAnswers):
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> Float[Tensor, "facts answers"]:
         """Return log p(y | x, r) of all labels, not normalised over them."""
-        weights = self.prompts.log_weights_for(xs, rows) if log_weights is None else log_weights.expand(len(rows), -1)
         by_prompt = self.by_prompt(xs, rows)
+        weights = self._log_weights(xs, rows, by_prompt) if log_weights is None else log_weights.expand(len(rows), -1)
         if notes is not None:
             at = torch.arange(len(rows), device=rows.device)
             for prompt in notes.prompts:
@@ -144,6 +144,6 @@ class CandidateAnswers(ListedAnswers):
         self.check_askable(xs)
         for words, rows in self._in_batches(xs, _XS_AT_ONCE):
             by_prompt = self.by_prompt(words, rows)
-            log_probs = combine(self.prompts, by_prompt, self.prompts.log_weights_for(words, rows)).log_softmax(1)
+            log_probs = combine(self.prompts, by_prompt, self._log_weights(words, rows, by_prompt)).log_softmax(1)
             best = best_first(log_probs, min(top, self.count))
             yield from self._replies(best, log_probs.gather(1, best), by_prompt.log_softmax(2), self.word)

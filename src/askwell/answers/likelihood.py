@@ -18,7 +18,7 @@ from askwell.prompts.long_answers import log_p_of_lengths
 from askwell.prompts.prompt_set import PromptSet
 
 ReadOnce = tuple[Float[Tensor, "facts prompts"], Float[Tensor, "facts prompts"]]
-"""log p(y | t, x) and, where weights depend on x, log p(x | t): what never changes while only weights are tuned."""
+"""log p(y | t, x) and, where weights depend on x, what they depend on: neither changes while only weights are tuned."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def likelihood(
     only into the weights. What was read before need not be read again."""
     if prompts.is_product:
         return Likelihood(_product(prompts, encoded, rows))
-    gold, log_p_x = (gold_log_probs(prompts, encoded, rows), None) if known is None else known
-    joint = prompts.log_weights_for(encoded.xs, rows, log_p_x) + gold
+    gold, evidence = (gold_log_probs(prompts, encoded, rows), None) if known is None else known
+    joint = prompts.log_weights_for(encoded.xs, rows, evidence) + gold
     return Likelihood(joint.logsumexp(1), joint, gold)
 
 

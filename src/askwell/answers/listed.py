@@ -20,6 +20,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
 from askwell.lms.batches import Words
 from askwell.prompts.prompt_set import PromptSet
+from askwell.prompts.weights import certainty_of
 
 NOT_A_CANDIDATE = "y is not among the candidates"
 MOST_XS_OF_PRIOR = 500
@@ -166,13 +167,21 @@ class ListedAnswers(Answers):
         """Return log p(y | x, r) of the facts in these rows, normalised over candidates if there are any."""
         if not self.is_closed:
             return super().likelihood(encoded, rows, known)
-        log_weights = self.prompts.log_weights_for(encoded.xs, rows)
         by_prompt = self.by_prompt(encoded.xs, rows)
+        log_weights = self._log_weights(encoded.xs, rows, by_prompt)
         numbers = self._gold_numbers([encoded.facts[row] for row in rows.tolist()])
         golds = torch.tensor(numbers, device=log_weights.device)[:, None]
         total = combine(self.prompts, by_prompt, log_weights).log_softmax(1).gather(1, golds)[:, 0]
         of_gold = by_prompt.gather(2, golds[:, None].expand(-1, by_prompt.shape[1], -1))[..., 0]
         return Likelihood(total, log_weights + of_gold)
+
+    def _log_weights(
+        self, xs: Words, rows: Int[Tensor, " facts"], by_prompt: Float[Tensor, "facts prompts answers"]
+    ) -> Float[Tensor, "facts prompts"]:
+        """Return the log-weight of each prompt for each fact, given its log-probabilities of all answers."""
+        is_certainty = self.prompts.weighting.reads == "answers"
+        evidence = certainty_of(by_prompt.log_softmax(2)) if is_certainty else None
+        return self.prompts.log_weights_for(xs, rows, evidence)
 
     @abstractmethod
     def by_prompt(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts answers"]:

@@ -81,7 +81,7 @@ class OneTokenAnswers(ListedAnswers):
             static = self._static_log_weights() if log_weights is None else log_weights
             each = self._one_by_one(xs, rows, notes)
             return self._of_allowed(self.combine(static.expand(len(rows), -1), each))
-        weights = self.prompts.log_weights_for(xs, rows)
+        weights = self._weights_for(xs, rows)
         total = self._summed(xs, rows, weights.exp(), notes)
         # Probabilities that are tiny beside the largest have lost digits; they are summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
@@ -89,6 +89,12 @@ class OneTokenAnswers(ListedAnswers):
         if lossy.any():
             found[lossy] = self._of_allowed(self.combine(weights[lossy], self._one_by_one(xs, rows[lossy])))
         return found
+
+    def _weights_for(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
+        """Return the log-weight of each prompt for each fact; among candidates, certainty is that about them."""
+        if self.is_closed and self.prompts.weighting.reads == "answers":
+            return self._log_weights(xs, rows, self.by_prompt(xs, rows))
+        return self.prompts.log_weights_for(xs, rows)
 
     def by_prompt(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts answers"]:
         """Return log p(y | t, x) of all answers under every prompt, without gradients."""
@@ -178,8 +184,9 @@ class OneTokenAnswers(ListedAnswers):
         tokens."""
         prompts = torch.arange(log_probs.shape[1], device=rows.device).repeat(len(rows))
         by_prompt = self.prompts.of_words(log_probs.flatten(0, 1), prompts, -torch.inf).unflatten(0, (len(rows), -1))
-        combined = self.combine(self.prompts.log_weights_for(words, rows), by_prompt.unbind(1))
         allowed = self._askable
+        of_answers = by_prompt[..., allowed] if self.is_closed else log_probs
+        combined = self.combine(self._log_weights(words, rows, of_answers), by_prompt.unbind(1))
         combined = combined[:, allowed]
         if self.is_closed:  # nothing else can be answered, so probabilities sum to one
             combined = combined.log_softmax(1)

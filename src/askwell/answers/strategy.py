@@ -211,10 +211,9 @@ class Answers(ABC):
         parts = []
         with torch.no_grad():
             for rows in encoded.rows.split(self.facts_at_once(encoded)):
-                gold = gold_log_probs(self.prompts, encoded, rows)
-                reads_x = self.prompts.weighting.reads_x
-                parts.append((gold, self.prompts.log_p_x(encoded.xs, rows) if reads_x else gold))
-        return torch.cat([gold for gold, _ in parts]), torch.cat([log_p_x for _, log_p_x in parts])
+                gold, evidence = gold_log_probs(self.prompts, encoded, rows), self.prompts.evidence(encoded.xs, rows)
+                parts.append((gold, gold if evidence is None else evidence))
+        return torch.cat([gold for gold, _ in parts]), torch.cat([evidence for _, evidence in parts])
 
     def facts_at_once(self, encoded: EncodedFacts) -> int:
         """Return how many facts can be trained on in one forward and backward pass within bounded memory."""
@@ -328,7 +327,7 @@ class Answers(ABC):
         ids = torch.full((len(PLACES), 1, 1), mask, device=lm.device)
         x = Words(ids, torch.ones(len(PLACES), 1, dtype=torch.long, device=lm.device))
         # Without an x, weights cannot depend on it.
-        log_weights = self._static_log_weights() if self.prompts.weighting.reads_x else None
+        log_weights = self._static_log_weights() if self.prompts.weighting.depends_on_x else None
         row = torch.zeros(1, dtype=torch.long, device=lm.device)
         return self._prior("the answer to one mask token in place of x", x, row, log_weights)
 

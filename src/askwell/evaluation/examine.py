@@ -175,7 +175,7 @@ def examine(
         evaluations,
         controls=Controls(descriptions, outcomes, {**lacking, **(missing if controls else {})}),
         prompt_answers=None if noted is None else noted.of(_first_rows(asked["test"])),
-        mean_entropy_over_x=_mean_entropy(noted.weights) if noted and mixture.weighting.reads_x else None,
+        mean_entropy_over_x=_mean_entropy(noted.weights) if noted and mixture.weighting.depends_on_x else None,
         missing={split: why for split, why in missing.items() if split in splits},
     )
 

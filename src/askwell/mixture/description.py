@@ -196,7 +196,7 @@ def _prompts(mixture: PromptSet) -> list[Block]:
     note = (
         f"Effective number of prompts: {mixture.effective_prompts:.2f} of {len(weights)}. The weights are "
         f"{'exponents' if mixture.spec.combine == 'product' else 'p(t | r)'}"
-        f"{f'; they also depend on x{dependent}' if mixture.weighting.reads_x else ''}."
+        f"{f'; they also depend on x{dependent}' if mixture.weighting.depends_on_x else ''}."
     )
     if mixture.spec.lead_in != NO_LEAD_IN:
         note += f" Every sentence is preceded by “{visible(mixture.spec.lead_in)}”."

@@ -137,6 +137,14 @@ class PairReader:
                 self.refuse_not_finite(batch.read_pairs[some], prompts, log_total)
                 yield places[some], prompts[some], probabilities
 
+    @torch.no_grad()
+    def certainty(self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
+        """Return how certain each prompt is of its answer: minus the entropy of p(· | t, x); 0 for dropped prompts."""
+        found = torch.zeros(len(rows), len(self._prompts), dtype=self._lm.parameter_dtype, device=self._lm.device)
+        for at, prompts, probabilities in self.distributions(tuned, xs, rows):
+            found[at, prompts] = -torch.special.entr(probabilities).sum(1)
+        return found
+
     def sample(self, tuned: Tuned, xs: Words, pairs: int) -> Batch:
         """Return some of the pairs of these x's and all prompts, spread evenly, as the LM reads them."""
         kept = tuned.kept

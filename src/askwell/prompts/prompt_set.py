@@ -86,7 +86,7 @@ class PromptSet(nn.Module):
             }
         )
         # What depends only on the prompts: their questions, put to the LM in batches.
-        self.pairs = PairReader(lm, self.prompts, reads_x=WEIGHTINGS[spec.weighting].reads_x)
+        self.pairs = PairReader(lm, self.prompts, reads_x=WEIGHTINGS[spec.weighting].reads == "x")
         self.weighting = WEIGHTINGS[spec.weighting](
             initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
         )
@@ -162,13 +162,24 @@ class PromptSet(nn.Module):
         """Return log p(x | t): how probable each prompt finds x itself."""
         return self.pairs.log_p_x(self.tuned, xs, rows)
 
+    def evidence(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"] | None:
+        """Return what the weights depend on: log p(x | t), or how certain each prompt is of y's first token; None if
+        they do not depend on x."""
+        match self.weighting.reads:
+            case "x":
+                return self.log_p_x(xs, rows)
+            case "answers":
+                return self.pairs.certainty(self.tuned, xs, rows)
+            case _:
+                return None
+
     def log_weights_for(
-        self, xs: Words, rows: Int[Tensor, " facts"], log_p_x: Float[Tensor, "facts prompts"] | None = None
+        self, xs: Words, rows: Int[Tensor, " facts"], evidence: Float[Tensor, "facts prompts"] | None = None
     ) -> Float[Tensor, "facts prompts"]:
         """Return the log-weight of each prompt for each fact, among those that do not show its x as an example."""
-        if self.weighting.reads_x and log_p_x is None:
-            log_p_x = self.log_p_x(xs, rows)
-        log_weights = self.weighting(log_p_x if self.weighting.reads_x else None, len(rows))
+        if evidence is None:
+            evidence = self.evidence(xs, rows)
+        log_weights = self.weighting(evidence if self.weighting.depends_on_x else None, len(rows))
         if self.example_table is None:
             return log_weights
         return renormalised(log_weights, self.example_table.shown(xs, rows))

@@ -1,7 +1,7 @@
 """How much each prompt of a mixture weighs: p(t | r), the same for every x, or p(t | r, x)."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -18,8 +18,9 @@ class Weighting(nn.Module):
     Parameters besides `logits` control how the weights depend on x; --no-tune-temperature freezes them.
     """
 
-    reads_x: ClassVar[bool]
-    """Whether `forward` needs log p(x | t), for which the LM reads every question once more."""
+    reads: ClassVar[Literal["nothing", "x", "answers"]]
+    """What `forward` needs to know of each prompt for each fact: nothing, log p(x | t), for which the LM reads every
+    question once more, or how certain the prompt is of its answer."""
     closed_form: ClassVar[bool]
     """Whether the mean posterior over prompts is the best p(t | r), which EM then uses without a gradient; if not, EM
     also takes gradient steps on log p(t | r, x)."""
@@ -29,9 +30,14 @@ class Weighting(nn.Module):
         self.logits = nn.Parameter(logits)
         """log p(t | r) up to a constant; -inf for a prompt that was dropped."""
 
-    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
+    def forward(self, evidence: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
         """Return the log-weight of each prompt for each of this many facts."""
         raise NotImplementedError  # abstract: each class that is used has its own
+
+    @property
+    def depends_on_x(self) -> bool:
+        """Whether a prompt can weigh more for one x than for another."""
+        return self.reads != "nothing"
 
     @property
     def temperature(self) -> float | None:
@@ -42,30 +48,30 @@ class Weighting(nn.Module):
 class StaticWeights(Weighting):
     """p(t | r) = softmax(logits), regardless of x."""
 
-    reads_x = False
+    reads = "nothing"
     closed_form = True
 
-    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
+    def forward(self, evidence: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
         """Return log p(t | r), repeated for each fact."""
-        del log_p_x
+        del evidence
         return self.logits.log_softmax(0).expand(count, -1)
 
 
 class DataDependentWeights(Weighting):
     """p(t | r, x) ∝ p(t | r) p(x | t)^(1/T): a prompt weighs more if it finds x itself probable."""
 
-    reads_x = True
+    reads = "x"
     closed_form = False
 
     def __init__(self, logits: Float[Tensor, " prompts"]) -> None:
         super().__init__(logits)
         self.log_temperature = nn.Parameter(torch.zeros((), device=logits.device, dtype=logits.dtype))
 
-    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
-        """Return log p(t | r, x)."""
-        if log_p_x is None or len(log_p_x) != count:
-            raise ValueError("data-dependent weights need log p(x | t) of every fact")
-        return (self.logits.log_softmax(0) + log_p_x * (-self.log_temperature).exp()).log_softmax(1)
+    def forward(self, evidence: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
+        """Return log p(t | r, x) from the log of what speaks for each prompt."""
+        if evidence is None or len(evidence) != count:
+            raise ValueError("weights that depend on x need to know every fact's x")
+        return (self.logits.log_softmax(0) + evidence * (-self.log_temperature).exp()).log_softmax(1)
 
     @property
     def temperature(self) -> float:
@@ -73,7 +79,25 @@ class DataDependentWeights(Weighting):
         return float(self.log_temperature.detach().exp())
 
 
-WEIGHTINGS: dict[WeightingName, type[Weighting]] = {"static": StaticWeights, "data-dependent": DataDependentWeights}
+class CertaintyWeights(DataDependentWeights):
+    """p(t | r, x) ∝ p(t | r) exp(-H/T), H being the entropy of the prompt's own answers: one that fits x is certain.
+
+    No gradient goes through H: prompts are tuned to be right, not to be certain.
+    """
+
+    reads = "answers"
+
+
+WEIGHTINGS: dict[WeightingName, type[Weighting]] = {
+    "static": StaticWeights,
+    "data-dependent": DataDependentWeights,
+    "certainty": CertaintyWeights,
+}
+
+
+def certainty_of(log_probs: Float[Tensor, "*rest answers"]) -> Float[Tensor, "*rest"]:
+    """Return how certain distributions are: the negative of their entropy."""
+    return -torch.special.entr(log_probs.detach().exp()).sum(-1)
 
 
 def initial_weights(templates: Sequence[Template], spec: MixtureSpec) -> Float[Tensor, " prompts"]:

@@ -312,7 +312,7 @@ def _work_of(spec: RunSpec, relation: Relation) -> float:
         trained = prompts * train if asked_once else BACKWARD * schedule.pairs
         nearest_words = prompts * len(relation.test)
         work += trained + scores * prompts * dev + nearest_words
-    return 2 * work if WEIGHTINGS[spec.mixture.weighting].reads_x else work  # p(x | t) is read, too
+    return work if WEIGHTINGS[spec.mixture.weighting].reads == "nothing" else 2 * work  # the LM reads twice
 
 
 def _seconds(lm: FrozenLM, tasks: list[RunTask]) -> dict[str, float]:

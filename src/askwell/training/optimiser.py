@@ -101,7 +101,7 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     for name, parameter in mixture.weighting.named_parameters():
         # All parameters of a weighting besides p(t | r) control how the weights depend on x, as a temperature does.
         parameter.requires_grad_(spec.tune_weights if name == "logits" else spec.tune_temperature)
-    if spec.drop_below and (not is_mixture or mixture.weighting.reads_x or not spec.tune_weights):
+    if spec.drop_below and (not is_mixture or mixture.weighting.depends_on_x or not spec.tune_weights):
         raise BadOption(
             "`drop_below` is for mixtures whose weights are tuned and do not depend on x", drop_below="--drop-below"
         )
