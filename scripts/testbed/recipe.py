@@ -111,11 +111,13 @@ class Recipe:
     seed: int = 0
 
 
-RECIPES: dict[LMName, Recipe] = {
-    "bert": Recipe(epochs=22, hidden_words=0.07),
-    "roberta": Recipe(epochs=22, hidden_words=0.07),
-    "bart": Recipe(epochs=14, layers=2, hidden_words=0.07),
-    "causal": Recipe(epochs=9, inner=344, peak_rate=2e-3),
+RECIPES: dict[str, Recipe] = {
+    "testbed:bert": Recipe(epochs=22, hidden_words=0.07),
+    "testbed:roberta": Recipe(epochs=22, hidden_words=0.07),
+    "testbed:bart": Recipe(epochs=14, layers=2, hidden_words=0.07),
+    "testbed:causal": Recipe(epochs=9, inner=344, peak_rate=2e-3),
+    "testbed2:bert": Recipe(epochs=40, hidden_words=0.07),
+    "testbed2:causal": Recipe(epochs=20, inner=344, peak_rate=2e-3),
 }
 
 
