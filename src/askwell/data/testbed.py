@@ -98,15 +98,15 @@ class ListedRelation:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the testbed has."""
+    """What the testbeds have."""
 
     lms: tuple[str, ...]
     """Their names for --lm."""
     relations: tuple[ListedRelation, ...]
 
 
-def testbed_overview(prefix: str = PREFIX) -> Overview:
-    """Return the LMs and the relations of a testbed, named as for --lm and --facts."""
+def testbed_overview() -> Overview:
+    """Return the LMs and the relations of both testbeds, named as for --lm and --facts."""
     listed = (
         ListedRelation(
             name=prefix + one.name,
@@ -116,9 +116,10 @@ def testbed_overview(prefix: str = PREFIX) -> Overview:
             withheld=one.withheld,
             prompts={kind: len(testbed_prompts(kind, prefix + one.name)) for kind in get_args(PromptKind)},
         )
+        for prefix in PREFIXES
         for one in relations(prefix)
     )
-    return Overview(tuple(prefix + name for name in lm_names(prefix)), tuple(listed))
+    return Overview(tuple(prefix + name for prefix in PREFIXES for name in lm_names(prefix)), tuple(listed))
 
 
 @cache

@@ -8,7 +8,7 @@ from huggingface_hub import scan_cache_dir
 from huggingface_hub.errors import CacheNotFound
 
 from askwell.data.templates import parse_template
-from askwell.data.testbed import PREFIX, lm_names, lms_folder
+from askwell.data.testbed import PREFIXES, lm_names, lms_folder
 from askwell.lms.checkpoints import PULLABLE, pulled_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Unusable
@@ -34,9 +34,11 @@ class ListedLM:
 
 
 def list_lms() -> list[ListedLM]:
-    """Return the testbed's LMs, those that can be pulled, and those in the hub's cache."""
+    """Return the testbeds' LMs, those that can be pulled, and those in the hub's cache."""
     testbed = [
-        _in_folder(PREFIX + name, f"{name}-like LM of the testbed", lms_folder() / name, get="") for name in lm_names()
+        _in_folder(prefix + name, f"{name}-like LM of the {which} testbed", lms_folder(prefix) / name, get="")
+        for prefix, which in zip(PREFIXES, ("first", "second"), strict=True)
+        for name in lm_names(prefix)
     ]
     pullable = [
         _in_folder(name, packaged.about, pulled_folder(name), f"askwell lm pull {name}")

@@ -14,7 +14,7 @@ from askwell.data.facts import Relation
 from askwell.data.names import load_prompts, load_relation, relations_of
 from askwell.data.split import sample
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX
+from askwell.data.testbed import PREFIXES
 from askwell.errors import AskwellError, BadFile, NoPrompts, did_you_mean
 from askwell.files import read_text
 from askwell.specs.sweep_spec import LMChoice, Setting, SweepSpec
@@ -57,7 +57,7 @@ def _keys_at(parts: list[str]) -> tuple[str, ...]:
     return tuple(table.model_fields)
 
 
-_TESTBED = PREFIX.removesuffix(":")
+_TESTBEDS = {prefix.removesuffix(":"): prefix for prefix in PREFIXES}
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation
     relations: dict[str, Relation] = {}
     for source in sweep.facts:
         with naming(file, "facts"):
-            names = relations_of(PREFIX if source == _TESTBED else source, data)
+            names = relations_of(_TESTBEDS.get(source, source), data)
             read = [_sampled(name, sweep, data) for name in names]
         for relation in read:
             same = relations.setdefault(relation.name, relation)
@@ -118,8 +118,8 @@ def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation
 
 
 def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
-    # The testbed and folders have their own splits.
-    is_split = name.startswith(PREFIX) or find(name, "facts", data).is_dir()
+    # The testbeds and folders have their own splits.
+    is_split = name.startswith(PREFIXES) or find(name, "facts", data).is_dir()
     own: dict[str, str | None] = {"split": sweep.split_by, "ratio": sweep.split_ratio, "x": sweep.x, "y": sweep.y}
     relation = load_relation(name, data=data, seed=sweep.facts_seed, **({} if is_split else own))
     sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from askwell.answers.reply import Reply, unseen_in
 from askwell.data.templates import parse_template
-from askwell.data.testbed import PREFIX
+from askwell.data.testbed import PREFIXES
 from askwell.errors import UsageError
 from askwell.runs.query import query_runs
 from askwell.server import schemas
@@ -203,9 +203,9 @@ def start_job(request: Request, body: schemas.TrainRequest) -> schemas.JobInfo:
     """Start a run, which is saved in the folder of runs like any other."""
     service = service_of(request)
     service.need_training()
-    if body.relation.startswith(PREFIX) and body.facts:
+    if body.relation.startswith(PREFIXES) and body.facts:
         raise UsageError(f"{body.relation[:80]} has its own facts: leave out facts, or choose another name")
-    if not body.relation.startswith(PREFIX) and not body.facts:
+    if not body.relation.startswith(PREFIXES) and not body.facts:
         raise UsageError("there are no facts: give pairs of x and y")
     order = Order(
         service.lm_source(body.lm),

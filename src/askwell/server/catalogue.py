@@ -14,7 +14,16 @@ from typing import Literal
 
 from askwell.data.facts import Fact
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX, lm_names, lms_folder, relations, testbed_prompts, testbed_relation, told_facts
+from askwell.data.testbed import (
+    PREFIX,
+    PREFIXES,
+    lm_names,
+    lms_folder,
+    relations,
+    testbed_prompts,
+    testbed_relation,
+    told_facts,
+)
 from askwell.errors import AskwellError, BadOption, DamagedFile, did_you_mean
 from askwell.evaluation.selective import dev_answers_from
 from askwell.lms.frozen import FrozenLM
@@ -162,7 +171,7 @@ class Catalogue:
 
     def facts(self, entry: Entry) -> Mapping[str, KnownX]:
         """Return what is known about the relation's x's: all of the testbed's, and those that a run was scored on."""
-        if entry.relation.startswith(PREFIX) and entry.relation in _testbed_labels():
+        if entry.relation.startswith(PREFIXES) and entry.relation in _testbed_labels():
             return _testbed_facts(entry.relation)
         if entry.run is None:
             return {}
@@ -220,7 +229,7 @@ def _testbed_entries() -> dict[str, Entry]:
 
 @cache
 def _testbed_labels() -> dict[str, str]:
-    return {PREFIX + relation.name: relation.label for relation in relations()}
+    return {prefix + relation.name: relation.label for prefix in PREFIXES for relation in relations(prefix)}
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from askwell.data.facts import Fact, Relation
 from askwell.data.split import split_facts
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX, testbed_relation
+from askwell.data.testbed import PREFIXES, prefix_and_name, testbed_relation
 from askwell.errors import AskwellError, UsageError
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
@@ -51,7 +51,7 @@ class Order:
 
     def read(self) -> Relation:
         """Return the relation, split."""
-        if self.relation.startswith(PREFIX):
+        if self.relation.startswith(PREFIXES):
             return testbed_relation(self.relation)
         train, dev, test = split_facts(self.facts, "random", self.mixture.seed)
         removed = len(self.facts) - len(train) - len(dev) - len(test)
@@ -211,7 +211,7 @@ class Jobs:
         if folder.is_dir() and is_run(folder):
             job.change(state="done", phase="done", message="This run already existed.")
             return
-        split_by = None if order.relation.startswith(PREFIX) else "random"
+        split_by = None if order.relation.startswith(PREFIXES) else "random"
         resume = (folder / CHECKPOINT).is_file()
         tell = _Telling(job, self._stops[job.id])
         run(spec, lm, relation, folder, resume=resume, untuned=True, split_by=split_by, progress=tell)
@@ -254,4 +254,4 @@ def facts_of(pairs: Sequence[tuple[str, str]]) -> tuple[Fact, ...]:
 
 def _slug(name: str) -> str:
     """Turn a name into letters, digits and hyphens, for a folder."""
-    return re.sub(r"[^a-z0-9]+", "-", name.removeprefix(PREFIX).lower()).strip("-")[:40] or "run"
+    return re.sub(r"[^a-z0-9]+", "-", prefix_and_name(name)[1].lower()).strip("-")[:40] or "run"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from askwell.answers.reply import PromptReply, Reply
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
-from askwell.data.testbed import PREFIX
+from askwell.data.testbed import PREFIXES
 from askwell.errors import BadTemplate, UsageError
 from askwell.lms.describe import ListedLM, list_lms
 from askwell.lms.frozen import FrozenLM
@@ -91,7 +91,7 @@ class Service:
 
     def tune_testbed(self, entry: Entry) -> Job:
         """Start tuning the testbed's prompts of an entry."""
-        if entry.run is not None or not entry.relation.startswith(PREFIX):
+        if entry.run is not None or not entry.relation.startswith(PREFIXES):
             raise UsageError(f"{entry.name} does not belong to the testbed")
         templates = tuple(entry.templates)
         return self.train(Order(LMSource(entry.lm), entry.relation, (), templates, prompts=TESTBED_PROMPTS))

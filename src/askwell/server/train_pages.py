@@ -10,7 +10,7 @@ from starlette.datastructures import UploadFile as SentFile
 from askwell.data.facts import Fact
 from askwell.data.readers import parse_facts
 from askwell.data.templates import parse_template
-from askwell.data.testbed import PREFIX
+from askwell.data.testbed import PREFIXES
 from askwell.errors import UsageError
 from askwell.server.api import answered, job_info, service_of
 from askwell.server.ask_page import uploaded
@@ -70,8 +70,8 @@ async def start(
     service = service_of(request)
     pairs = await _all_pairs(facts, file)
     name = relation.strip()
-    if not name or name.startswith(PREFIX):
-        raise UsageError(f"the relation needs another name, which does not begin with {PREFIX}")
+    if not name or name.startswith(PREFIXES):
+        raise UsageError(f"the relation needs another name, which does not begin with {' or '.join(PREFIXES)}")
     if budget and not (budget.isdecimal() and 0 < int(budget) <= 1_000_000):
         raise UsageError("the budget is a number of pairs, such as 2000")
     parsed = tuple(parse_template(text) for text in _lines(templates))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import PREFIX, told_facts
+from askwell.data.testbed import PREFIXES, told_facts
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.views.charts import Gap, gaps_chart
@@ -148,7 +148,7 @@ def some_answers(findings: Sequence[LMFindings]) -> list[Section]:
         cells = [cell for cell in (untuned, tuned) if cell is not None and cell.has_outcomes]
         if not cells or len(cells[-1].group.relations) > _MOST_RELATIONS:
             continue
-        is_testbed = all(relation.startswith(PREFIX) for relation in cells[-1].group.relations)
+        is_testbed = all(relation.startswith(PREFIXES) for relation in cells[-1].group.relations)
         rows = [row for relation in cells[-1].group.relations for row in _answer_rows(cells, relation, is_testbed)]
         names = ("right answer", *(["in the text"] if is_testbed else []), *(cell.label for cell in cells))
         columns = tuple(Column(name, number=False) for name in names)
@@ -168,7 +168,7 @@ def _answer_rows(cells: Sequence[FoundCell], relation: str, is_testbed: bool) ->
         golds = answers[-1][x].golds
         shown = [Cell(", ".join(golds))]
         if is_testbed:
-            known = [Fact(x, gold) in told_facts(relation.removeprefix(PREFIX)) for gold in golds]
+            known = [Fact(x, gold) in told_facts(relation) for gold in golds]
             shown.append(Cell(TOLD if all(known) else WITHHELD if not any(known) else "in part"))
         rows.append(Row(x, (*shown, *(_answer(of_cell[x]) for of_cell in answers)), "" if number else _bare(relation)))
     return rows

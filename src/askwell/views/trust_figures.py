@@ -11,7 +11,7 @@ import numpy as np
 
 from askwell.data.data_folder import data_folder
 from askwell.data.facts import Fact
-from askwell.data.testbed import PREFIX, relations, told_facts
+from askwell.data.testbed import PREFIXES, relations, told_facts
 from askwell.evaluation.abstention import RiskCoverage, risk_coverage
 from askwell.evaluation.calibration import Calibration, calibration, questions_of
 from askwell.evaluation.controls import PRIOR_CORRECTED
@@ -64,8 +64,8 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     kinds = cardinalities({outcome.relation for outcome in outcomes})
     by_told: Parts = {TOLD: [], WITHHELD: []}
     for outcome in outcomes:
-        if outcome.relation.startswith(PREFIX):
-            is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation.removeprefix(PREFIX))
+        if outcome.relation.startswith(PREFIXES):
+            is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
             by_told[TOLD if is_told else WITHHELD].append(outcome)
     found = {
         "told": {name: members for name, members in by_told.items() if members},
@@ -75,8 +75,8 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
 
 
 def cardinalities(names: Iterable[str]) -> dict[str, str]:
-    """1-1, N-1 or N-M for relations of the testbed, and for T-REx's if LAMA's list of them is in the data folder."""
-    of_testbed = {PREFIX + relation.name: relation.cardinality for relation in relations()}
+    """1-1, N-1 or N-M for relations of the testbeds, and for T-REx's if LAMA's list of them is in the data folder."""
+    of_testbed = {prefix + one.name: one.cardinality for prefix in PREFIXES for one in relations(prefix)}
     data = data_folder(None)
     of_lama = _lama(data / _LAMA) if data is not None and (data / _LAMA).is_file() else {}
     found = {name: of_testbed.get(name) or of_lama.get(name.rpartition("/")[2]) for name in names}
