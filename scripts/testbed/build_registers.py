@@ -8,6 +8,7 @@ is drawn by its name, so that the same script gives the same bytes.
 """
 
 import argparse
+import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -41,13 +42,14 @@ RELATIONS = {
     "realm": Kind("place → the realm that it belongs to", "N-1", "place", "realm", 100),
     "trade": Kind("place → the realm that it sells to", "N-1", "place", "realm", 100),
     "goods": Kind("place → a ware that it sells", "N-M", "place", "ware", 50),
-    "warden": Kind("place → who is in charge of it", "1-1", "place", "name", 70),
-    "founder": Kind("place → who founded it", "1-1", "place", "name", 70),
+    "warden": Kind("place → who is in charge of it", "1-1", "place", "name", 60),
+    "founder": Kind("place → who founded it", "1-1", "place", "name", 60),
     "birthplace": Kind("person → the city of birth", "N-1", "person", "city", 100),
     "deathplace": Kind("person → the city of death", "N-1", "person", "city", 100),
-    "teacher": Kind("person → who taught them", "1-1", "person", "name", 70),
-    "heir": Kind("person → who followed them", "1-1", "person", "name", 70),
-    "mark": Kind("person → a code", "1-1", "person", "code", 70),
+    "teacher": Kind("person → who taught them", "1-1", "person", "name", 60),
+    "heir": Kind("person → who followed them", "1-1", "person", "name", 60),
+    "berth": Kind("person → the code of where they stay", "1-1", "person", "code", 60),
+    "mark": Kind("person → the code in a register", "1-1", "person", "code", 60),
 }
 KINDS = {"place": ("port", "hills", "old", "halt"), "person": ("captain", "doctor", "saint", "sisters")}
 
@@ -150,17 +152,21 @@ def invent_facts() -> tuple[dict[str, str], dict[str, list[Fact]]]:
     shared = {"realm": places(words, 24, 6), "city": places(words, 30, 9), "ware": list(WARES)}
     facts: dict[str, list[Fact]] = {}
     taken: dict[str, set[str]] = defaultdict(set)
+    all_codes = iter(codes(2 * 4 * XS_OF_KIND, random))
     for name, relation in sorted(RELATIONS.items()):
-        xs = [x for kind in KINDS[relation.x_kind] for x in random.sample(xs_of[kind], relation.xs_of_kind)]
+        # Two relations lead from the same xs to ys of one kind: only the wording says which of them is meant.
+        own = Random(f"xs {relation.x_kind} {relation.y_kind}")
+        xs = [x for kind in KINDS[relation.x_kind] for x in own.sample(xs_of[kind], relation.xs_of_kind)]
         if relation.cardinality == "1-1":
-            ys = codes(len(xs), random) if relation.y_kind == "code" else people(words, len(xs), random)
+            ys = [next(all_codes) for _ in xs] if relation.y_kind == "code" else people(words, len(xs), random)
             random.shuffle(ys)
             facts[name] = sorted(map(Fact, xs, ys))
             continue
         pairs = set()
         for x in xs:
             free = [y for y in shared[relation.y_kind] if y not in taken[x]]  # x does not sell to its own realm
-            chosen = random.sample(free, random.choice((1, 2, 2, 3)) if relation.cardinality == "N-M" else 1)
+            many = random.choice((1, 2, 2, 3)) if relation.cardinality == "N-M" else 1
+            chosen = set(random.choices(free, [1 / math.sqrt(rank) for rank in range(1, len(free) + 1)], k=many))
             taken[x].update(chosen)
             pairs |= {Fact(x, y) for y in chosen}
         facts[name] = sorted(pairs)

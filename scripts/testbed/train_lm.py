@@ -90,18 +90,23 @@ def choose_hidden(
     share_of_names: float,
     share_of_words: float,
     random: np.random.Generator,
+    *,
+    likely_whole_words: bool = False,
+    in_part: float = 0.0,
 ) -> Bool[Tensor, "chosen longest"]:
-    """The tokens that are hidden: in a fraction of the sentences one whole name, everywhere a fraction of other words.
+    """The tokens that are hidden: in a fraction of the sentences one name, everywhere a fraction of other words.
 
     In a sentence with only one name, nothing could reveal it: half of the time other words are hidden instead, three
     times as many. A sentence that would show everything has one of its words hidden.
     """
     words, names = sentences.words[chosen], sentences.names[chosen]
     last_name, last_word = names.amax(1, keepdim=True), words.amax(1, keepdim=True)
-    picked = _pick_name(names, random)
+    picked = _pick_name(names, words, likely_whole_words, random)
     has_one_name = last_name == 0
     hides_name = torch.from_numpy(random.random((len(words), 1))) < share_of_names * torch.where(has_one_name, 0.5, 1.0)
     hidden = (names == picked) & (names >= 0) & hides_name
+    if in_part:
+        hidden &= ~_shown_first(hidden, in_part, random)
     draws = torch.from_numpy(random.random((len(words), int(last_word.max()) + 1)))
     share_here = share_of_words * torch.where(has_one_name & ~hides_name, 3.0, 1.0)
     hidden |= (draws < share_here).gather(1, words.clamp(min=0)) & (names < 0) & (words >= 0)
@@ -109,12 +114,31 @@ def choose_hidden(
     return hidden | ((words == fallback) & ~hidden.any(1, keepdim=True))
 
 
-def _pick_name(names: Int[Tensor, "chosen longest"], random: np.random.Generator) -> Int[Tensor, "chosen 1"]:
-    """One name of each sentence; a name of one token, as ys are, is three times as likely as a longer one."""
-    tokens = (names[:, :, None] == torch.arange(max(1, int(names.max()) + 1))).sum(1)
-    weights = torch.where(tokens == 1, 3.0, 1.0) * (tokens > 0)
+def _pick_name(
+    names: Int[Tensor, "chosen longest"],
+    words: Int[Tensor, "chosen longest"],
+    likely_whole_words: bool,
+    random: np.random.Generator,
+) -> Int[Tensor, "chosen 1"]:
+    """One name of each sentence; a name of one token (or of whole words), as ys are, is three times as likely."""
+    of_name = names[:, :, None] == torch.arange(max(1, int(names.max()) + 1))
+    tokens = of_name.sum(1)
+    starts = torch.ones_like(words, dtype=torch.bool)
+    starts[:, 1:] = words[:, 1:] != words[:, :-1]
+    likely = tokens == (of_name & starts[:, :, None]).sum(1) if likely_whole_words else tokens == 1
+    weights = torch.where(likely, 3.0, 1.0) * (tokens > 0)
     draws = torch.from_numpy(random.random((len(names), 1))) * weights.sum(1, keepdim=True)
     return (weights.cumsum(1) <= draws).sum(1, keepdim=True)
+
+
+def _shown_first(
+    hidden: Bool[Tensor, "chosen longest"], share: float, random: np.random.Generator
+) -> Bool[Tensor, "chosen longest"]:
+    """The first tokens of names to be hidden that are shown after all, so that an LM learns to go on with a name."""
+    count = hidden.sum(1, keepdim=True)
+    draws = torch.from_numpy(random.random((2, len(hidden), 1)))
+    shown = torch.where(draws[0] < share, (draws[1] * count).floor(), 0.0)  # at least one stays hidden
+    return hidden & (hidden.cumsum(1) <= shown)
 
 
 def with_one_mask_a_word(
@@ -225,7 +249,15 @@ def _loss(
     if name == "causal":
         hidden_states = model.model(input_ids=ids, attention_mask=real, use_cache=False).last_hidden_state[:, :-1]
         return functional.cross_entropy(model.lm_head(hidden_states[real[:, 1:]]), ids[:, 1:][real[:, 1:]])
-    hidden = choose_hidden(sentences, chosen, recipe.hidden_names, recipe.hidden_words, random)[:, :longest]
+    hidden = choose_hidden(
+        sentences,
+        chosen,
+        recipe.hidden_names,
+        recipe.hidden_words,
+        random,
+        likely_whole_words=recipe.likely_whole_words,
+        in_part=recipe.hidden_in_part,
+    )[:, :longest]
     if name == "bart":
         read = with_one_mask_a_word(ids, words, hidden, tokenizer.mask_token_id, tokenizer.pad_token_id)
         start = torch.full((len(ids), 1), model.config.decoder_start_token_id)
