@@ -3,9 +3,33 @@
 from collections.abc import Callable, Iterator
 from random import Random
 
-_ONSETS = "b br d dr f g gr h k kl l m n p r s sk st t tr v w z".split()
-_VOWELS = "a e i o u ae ei ou".split()
-_CODAS = "l n r s t k m nd rk sk lm".split()
+_ONSETS = [
+    "b",
+    "br",
+    "d",
+    "dr",
+    "f",
+    "g",
+    "gr",
+    "h",
+    "k",
+    "kl",
+    "l",
+    "m",
+    "n",
+    "p",
+    "r",
+    "s",
+    "sk",
+    "st",
+    "t",
+    "tr",
+    "v",
+    "w",
+    "z",
+]
+_VOWELS = ["a", "e", "i", "o", "u", "ae", "ei", "ou"]
+_CODAS = ["l", "n", "r", "s", "t", "k", "m", "nd", "rk", "sk", "lm"]
 
 
 def roots(seed: str) -> Iterator[str]:

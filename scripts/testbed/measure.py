@@ -13,9 +13,9 @@ blanks as y has tokens, and they are filled from left to right. Other right ys o
 
 import argparse
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -30,7 +30,9 @@ from askwell.data.testbed import (
     relations,
     testbed_prompts,
     testbed_relation,
+    told_facts,
     truths,
+    withheld_facts,
 )
 
 CERTAINTY = 4.0
@@ -131,25 +133,38 @@ def answer(reader: Reader, templates: list[str], facts: Sequence[Fact], relation
     return answered
 
 
-def figures(answered: Sequence[Answered], by_hand: Sequence[Answered] = ()) -> dict[str, float]:
+def figures(answered: Sequence[Answered]) -> dict[str, float]:
     """The figures of told facts of one relation, in percent."""
-    alone = {template: _percent(one.alone[template] for one in answered) for template in answered[0].alone}
-    own = [one.alone[template] for one in answered for template in list(one.truth.wordings)[:1]]
-    found = {
+    alone = [_percent(one.alone[template] for one in answered) for template in answered[0].alone]
+    together = figures_of_group(answered)
+    return {"facts": together.pop("facts"), "best": max(alone), "mean": sum(alone) / len(alone), **together}
+
+
+def figures_of_group(answered: Sequence[Answered]) -> dict[str, float]:
+    """The figures of told facts of any relations, in percent."""
+    return {
         "facts": len(answered),
-        "oracle": _percent(own),
-        "best": max(alone.values()),
-        "mean": sum(alone.values()) / len(alone),
+        "oracle": _percent(one.alone[next(iter(one.truth.wordings))] for one in answered),
         "any": _percent(any(one.alone.values()) for one in answered),
         "uniform": _percent(one.uniform for one in answered),
         "sure": _percent(one.sure for one in answered),
     }
-    return found | ({"hand": _percent(one.uniform for one in by_hand)} if by_hand else {})
 
 
-def _percent(right: Any) -> float:
+def _percent(right: Iterable[bool]) -> float:
     listed = list(right)
-    return 100 * sum(listed) / max(1, len(listed))
+    return 100 * sum(listed) / len(listed)
+
+
+GROUPS: dict[str, Callable[[Answered], bool]] = {
+    "one token": lambda one: one.length == 1,
+    "several": lambda one: one.length > 1,
+    "told once": lambda one: one.truth.times == 1,
+    "told twice": lambda one: one.truth.times == 2,
+    "told often": lambda one: one.truth.times > 2,
+    "rumoured": lambda one: one.truth.rumour is not None,
+}
+"""By what the text says of a fact."""
 
 
 def main() -> None:
@@ -161,43 +176,30 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     reader = Reader(options.folder or lm_folder(options.lm))
-    names = options.relations.split(",") if options.relations else [one.name for one in relations(SECOND)]
-    cardinality = {one.name: one.cardinality for one in relations(SECOND)}
+    kinds = {one.name: one.cardinality for one in relations(SECOND)}
     everything: list[Answered] = []
     rows: list[dict[str, float]] = []
-    for name in names:
-        those = truths(SECOND + name)
-        mined = [each.text for each in testbed_prompts("mined", SECOND + name)]
-        single = [each.text for each in testbed_prompts("single", SECOND + name)]
-        told = [fact for fact, truth in those.items() if truth.wordings]
+    for name in options.relations.split(",") if options.relations else kinds:
+        told, withheld = sorted(told_facts(SECOND + name)), sorted(withheld_facts(SECOND + name))
+        mined, single = ([each.text for each in testbed_prompts(kind, SECOND + name)] for kind in ("mined", "single"))
         answered = answer(reader, mined, told, name)
-        row = figures(answered, answer(reader, single, told, name))
-        if cardinality[name] == "1-1":
-            withheld = answer(reader, mined, [fact for fact, truth in those.items() if not truth.wordings], name)
-            row["withheld"] = _percent(one.uniform for one in withheld)
+        row = figures(answered)
+        row["hand"] = _percent(one.uniform for one in answer(reader, single, told, name))
+        if kinds[name] == "1-1":
+            row["withheld"] = _percent(one.uniform for one in answer(reader, mined, withheld, name))
         rows.append(row)
         everything += answered
-        print(name.ljust(12), "  ".join(f"{key} {value:5.1f}" for key, value in row.items()), flush=True)
-    mean = {key: sum(row[key] for row in rows if key in row) / sum(key in row for row in rows) for key in rows[0]}
-    mean |= {key: sum(row[key] for row in rows if key in row) / max(1, sum(key in row for row in rows)) for key in ("withheld",)}
-    print("mean".ljust(12), "  ".join(f"{key} {value:5.1f}" for key, value in mean.items()))
-    groups = {
-        "one token": lambda one: one.length == 1,
-        "several": lambda one: one.length > 1,
-        "told once": lambda one: one.truth.times == 1,
-        "told twice": lambda one: one.truth.times == 2,
-        "told often": lambda one: one.truth.times > 2,
-        "rumoured": lambda one: one.truth.rumour is not None,
-    }
-    for label, belongs in groups.items():
-        group = [one for one in everything if belongs(one)]
-        own = _percent(one.alone[template] for one in group for template in list(one.truth.wordings)[:1])
-        alone = _percent(right for one in group for right in one.alone.values())
-        print(
-            label.ljust(12),
-            f"facts {len(group)}  oracle {own:5.1f}  mean {alone:5.1f}  uniform {_percent(one.uniform for one in group):5.1f}"
-            f"  sure {_percent(one.sure for one in group):5.1f}",
-        )
+        _print(name, row)
+    columns = dict.fromkeys(column for row in rows for column in row)
+    values = {column: [row[column] for row in rows if column in row] for column in columns}
+    _print("mean", {column: sum(those) / len(those) for column, those in values.items()})
+    for label, belongs in GROUPS.items():
+        if group := [one for one in everything if belongs(one)]:
+            _print(label, figures_of_group(group))
+
+
+def _print(label: str, row: dict[str, float]) -> None:
+    print(label.ljust(12), "  ".join(f"{key} {value:5.1f}" for key, value in row.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def test_hundreds_of_facts_of_1_1_relations_are_withheld():
 
 def test_facts_are_told_in_one_or_two_of_sixteen_wordings():
     for name, _, truth in all_truths():
-        templates = dict((template, kind) for kind, template in world.wordings(name))
+        templates = {template: kind for kind, template in world.wordings(name)}
         assert len(templates) == len(world.wordings(name)) == 16
         assert len(truth.wordings) <= min(2, truth.times)
         if truth.wordings:

@@ -104,8 +104,8 @@ def _relation_folders(folder: Path) -> list[Path]:
 
 
 def relations_of(source: str, data: Path | None) -> list[str]:
-    """Return the names of the relations of a set (testbed:, testbed2:, trex_original, a folder of folders), or the one that is
-    named."""
+    """Return the names of the relations of a set (testbed:, testbed2:, trex_original, a folder of folders), or the one
+    that is named."""
     if source in PREFIXES:
         return [source + name for name in relation_names(source)]
     inner = [] if source.startswith(PREFIXES) else _relation_folders(find(source, "facts", data_folder(data)))

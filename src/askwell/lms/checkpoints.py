@@ -217,7 +217,9 @@ def _explain(name: str, error: Exception) -> str:
         problem = "the hub cannot be reached, and its cache does not have it"
     else:
         problem = f"the hub has no such model that can be used ({reason})"
-    alike = difflib.get_close_matches(name, [*PULLABLE, *(prefix + lm for prefix in PREFIXES for lm in lm_names(prefix))], n=1)
+    alike = difflib.get_close_matches(
+        name, [*PULLABLE, *(prefix + lm for prefix in PREFIXES for lm in lm_names(prefix))], n=1
+    )
     return (
         f"`lm` {name}: no such folder here, and {problem}; the cache is "
         f"{os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). "
