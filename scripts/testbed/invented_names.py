@@ -3,31 +3,10 @@
 from collections.abc import Callable, Iterator
 from random import Random
 
-_ONSETS = [
-    "b",
-    "br",
-    "d",
-    "dr",
-    "f",
-    "g",
-    "gr",
-    "h",
-    "k",
-    "kl",
-    "l",
-    "m",
-    "n",
-    "p",
-    "r",
-    "s",
-    "sk",
-    "st",
-    "t",
-    "tr",
-    "v",
-    "w",
+_ONSETS = (
+    "b", "br", "d", "dr", "f", "g", "gr", "h", "k", "kl", "l", "m", "n", "p", "r", "s", "sk", "st", "t", "tr", "v", "w",
     "z",
-]
+)  # fmt: skip
 _VOWELS = ["a", "e", "i", "o", "u", "ae", "ei", "ou"]
 _CODAS = ["l", "n", "r", "s", "t", "k", "m", "nd", "rk", "sk", "lm"]
 
