@@ -15,13 +15,12 @@ from report import merge_summary, write_part
 from torch import Tensor
 
 from askwell import Mixture, load_lm, load_relation
-from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.answers.tree import candidate_log_probs
 from askwell.data.testbed import relation_names
 from askwell.lms.batches import Words, words_of
 from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.mixture import ask
 
 if TYPE_CHECKING:
     from parts import Setting
@@ -212,7 +211,7 @@ def _asking(setting: "Setting", lm: FrozenLM, at_once: int) -> dict[str, Any]:
     def asked(kind: AnswerKind) -> Callable[[], object]:
         def run() -> None:
             mixture.answer_kind = kind
-            assert all(len(replies) == 10 for together in calls for replies in ask(mixture, together))
+            assert all(len(replies) == 10 for together in calls for replies in mixture.replies(together))
 
         return run
 

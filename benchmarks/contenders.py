@@ -10,7 +10,7 @@ from torch import Tensor
 from askwell import Mixture
 from askwell.answers.encode import EncodedFacts
 from askwell.answers.one_token import OneTokenAnswers
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective
 
 Epoch = Callable[[], object]
 

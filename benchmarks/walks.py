@@ -1,4 +1,4 @@
-"""What a walk gains over the public model run as a whole, for each architecture of `lms/walks/pre_norm.py`.
+"""What a walk gains over the public model run as a whole, for each architecture of `lms/walks/architectures.py`.
 
 The LMs have random weights and one shape; x's and prompts are as long as those of T-REx. A walk that gains less than
 1.3 × in training is not worth its code.

@@ -29,8 +29,8 @@ from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.asked_facts import outcomes_of
 from askwell.lms.batches import words_of
+from askwell.lms.families import Token
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.question import Token
 from askwell.lms.walks.past import Past
 from askwell.prompts.context import draw_examples, with_context, writable_facts
 from askwell.prompts.pairs import PairReader

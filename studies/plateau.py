@@ -28,7 +28,7 @@ from askwell.data.facts import Relation
 from askwell.data.names import load_prompts, load_relation
 from askwell.evaluation.scoring import score_facts
 from askwell.training.history import standard_error
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective
 from askwell.training.optimiser import (
     add_to_means,
     choose_tuned,

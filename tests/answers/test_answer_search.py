@@ -10,7 +10,7 @@ from agreement import GLUED_Y, exact, exact_eager_attention, ids, moved, usable,
 from builders import tiny, tiny_walks
 
 from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind
 from askwell.answers.prefixes import PrefixReader
 from askwell.answers.search import SearchLimits
 from askwell.answers.tree import candidate_log_probs
@@ -120,7 +120,7 @@ def test_kept_beginnings_and_whole_sentences_find_the_same(name, monkeypatch):
             assert [answer.text for answer in of_question.answers] == [answer.text for answer in expected.answers]
             for answer, other in zip(of_question.answers, expected.answers, strict=True):
                 assert answer.log_probability == pytest.approx(other.log_probability, abs=1e-9)
-                assert answer.by_prompt == pytest.approx(other.by_prompt, abs=1e-9)
+                assert answer.parts.tolist() == pytest.approx(other.parts.tolist(), abs=1e-9)
 
 
 def test_a_search_that_outgrows_a_window(monkeypatch):
@@ -172,7 +172,7 @@ def test_the_best_answers_of_bags_are_those_of_the_mean(name, forms):
     names = ["Paris", "Mary Cassatt", "Rome", "Lima"]
     xs, _ = words(lm, names)
     bags = torch.tensor([[0, 1], [2, 3]])
-    found = AnswerSearch(mixture, SHORT, kind_of(log_lengths)).best_of_bags(xs, bags)
+    found = AnswerSearch(mixture, SHORT, kind_of(log_lengths)).best(xs, bags)
     strings = set()
     for place in {prompt.tokens.y_place for prompt in mixture.prompts}:
         spelt = speller(lm, place)
@@ -191,7 +191,7 @@ def test_the_best_answers_of_bags_are_those_of_the_mean(name, forms):
         for answer in of.answers:
             assert answer.log_probability == pytest.approx(math.log(mean[answer.text]), abs=1e-9)
             of_texts = every[bag][:, :, sorted(strings).index(answer.text)]
-            assert answer.by_prompt == pytest.approx(of_texts.exp().mean(0).log().tolist(), abs=1e-9)
+            assert answer.parts.tolist() == pytest.approx(of_texts.exp().mean(0).log().tolist(), abs=1e-9)
 
 
 @pytest.mark.parametrize("through", [(), (".",)])

@@ -31,11 +31,11 @@ from enumeration import end_of
 
 from askwell.answers.candidate_answers import CandidateAnswers
 from askwell.answers.candidates import Candidates, find_candidates, load_candidates
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
-from askwell.mixture.mixture import Mixture, ask
-from askwell.training.objective import Objective
+from askwell.mixture.mixture import Mixture
+from askwell.training.loop import Objective
 
 NAMES = ["bert", "roberta", "bart", "gpt2", "llama"]
 SETTINGS = ["static", "data-dependent", "product"]
@@ -118,7 +118,7 @@ def test_labels_and_the_loss_of_classification_agree_with_a_plain_loop(name: str
     loss = Objective(answers, facts, "gradient").loss(torch.arange(len(facts)))
     loss.to_minimise.backward()
     total = torch.zeros((), dtype=torch.float64)
-    replies = dict(zip(XS, ask(mixture, XS, candidates=candidates), strict=True))
+    replies = dict(zip(XS, mixture.ask(XS, candidates=candidates), strict=True))
     for (x, _), gold in zip(PAIRS, GOLD_LABELS, strict=True):
         probabilities = expected(twin, name, x, setting, list(LABELLED.values()))
         total = total - probabilities[list(LABELLED).index(gold)].log()
@@ -141,7 +141,7 @@ def test_words_that_stand_for_themselves(name: str) -> None:
     mixture = mixture_of(name, "static")
     candidates = plain_words()
     twin = Twin.of(name, templates_of(name), mixture)
-    (replies,) = ask(mixture, ["Paris"], candidates=candidates)
+    (replies,) = mixture.ask(["Paris"], candidates=candidates)
     probabilities = expected(twin, name, "Paris", "static", [[word] for word in candidates.words])
     ours = {reply.y: reply.probability for reply in replies}
     assert ours == pytest.approx(dict(zip(candidates.words, probabilities.tolist(), strict=True)), abs=1e-9)
@@ -156,7 +156,7 @@ def test_one_token_words_of_a_label_count_together(name: str, setting: str) -> N
     candidates = Candidates("c", ("Rome", "Lima", "Oslo"), ("south", "south", "north"))
     twin = Twin.of(name, templates_of(name), mixture)
     tokens = [ids(name, word if script(name) == "wordpiece" else f"Ġ{word}")[0] for word in candidates.words]
-    (replies,) = ask(mixture, ["Paris"], candidates=candidates)
+    (replies,) = mixture.ask(["Paris"], candidates=candidates)
     each = [twin.log_p_y(t, "Paris").exp()[tokens].detach() for t in range(len(twin.templates))]
     by_label = [torch.stack([of_prompt[0] + of_prompt[1], of_prompt[2]]) for of_prompt in each]
     weights = twin.log_weights("Paris" if setting == "data-dependent" else None).exp().detach()
@@ -169,7 +169,7 @@ def test_one_token_words_of_a_label_count_together(name: str, setting: str) -> N
 
 
 def test_what_each_prompt_alone_would_choose_sums_to_one() -> None:
-    (replies,) = ask(mixture_of("bert", "static"), ["Paris"], candidates=labelled())
+    (replies,) = mixture_of("bert", "static").ask(["Paris"], candidates=labelled())
     for of_prompt in zip(*(reply.by_prompt for reply in replies), strict=True):
         assert sum(of_prompt) == pytest.approx(1)
 
@@ -310,6 +310,6 @@ def test_a_saved_mixture_asks_among_its_labels_by_itself(tmp_path: Path) -> None
     loaded = Mixture.from_pretrained(tmp_path / "m", lm)
     assert loaded.candidates == labelled()
     assert loaded.answer_kind == mixture.answer_kind
-    assert list(ask(loaded, XS)) == list(ask(mixture, XS, candidates=labelled()))
+    assert list(loaded.ask(XS)) == list(mixture.ask(XS, candidates=labelled()))
     assert {reply.y for reply in loaded.ask("Paris")} == set(LABELLED)
     assert [reply.y for reply in loaded.ask("Paris", candidates=Candidates("one", ("Rome",)))] == ["Rome"]

@@ -11,8 +11,7 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
-from askwell.answers.encode import encode_facts
-from askwell.answers.kind import NOT_SPELT, ONE_TOKEN, TOO_MANY_TOKENS, AnswerKind, kind_of_facts
+from askwell.answers.encode import NOT_SPELT, ONE_TOKEN, TOO_MANY_TOKENS, AnswerKind, encode_facts, kind_of_facts
 from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft

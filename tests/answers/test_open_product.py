@@ -22,8 +22,7 @@ from enumeration import (
 )
 
 from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.encode import encode_facts
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind, encode_facts
 from askwell.answers.likelihood import likelihood
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
@@ -92,7 +91,7 @@ def test_the_search_finds_what_enumeration_finds(name, templates):
     names = ["Paris", "Mary Cassatt"]
     xs, questions = words(mixture.lm, names)
     every = [every_product(twin, mixture.weights, x, log_lengths) for x in names]
-    together = search.best_of_bags(xs, questions[None])
+    together = search.best(xs, questions[None])
     for found, expected in zip([*search.best(xs, questions), *together], [*every, mean_of(every)], strict=True):
         assert found.is_exact
         assert [answer.text for answer in found.answers] == list(expected)[:8]

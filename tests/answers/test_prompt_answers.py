@@ -10,7 +10,7 @@ from builders.specs import paper_spec
 
 from askwell.answers import listed
 from askwell.answers.candidates import Candidates
-from askwell.answers.prompt_answers import PromptAnswers
+from askwell.answers.strategy import PromptAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.agreement import compare_signals, disagreement, signals_of
 from askwell.evaluation.examine import examine

@@ -15,7 +15,7 @@ from by_hand import ids_of
 
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.autoprompt import TriggerSearch, best_swaps, search_triggers
-from askwell.baselines.result import BaselineRun, BaselineStep
+from askwell.baselines.result import BaselineRun
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, DamagedFile
 from askwell.files import read_tensors
@@ -23,7 +23,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.prompts.context import settle
-from askwell.specs.baseline_specs import AutoPromptSpec
+from askwell.specs.training_spec import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 
 EVERYTHING: dict[str, Any] = {"allow_ys": True, "allow_proper_nouns": True, "sampled_facts": 1000}
@@ -189,7 +189,7 @@ SPEC = AutoPromptSpec(triggers=3, iterations=9, candidates=3, sampled_facts=5)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[BaselineRun[BaselineStep], Path]:
+def whole(tmp_path_factory) -> tuple[BaselineRun, Path]:
     """A search that nothing interrupts, and its folder. No test may change them."""
     folder = tmp_path_factory.mktemp("search") / "whole"
     return search_triggers(frozen("bert"), REPEATED, SPEC, folder=folder), folder

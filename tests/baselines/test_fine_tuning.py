@@ -15,7 +15,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.machine import Memory
 from askwell.mixture.mixture import Mixture
-from askwell.specs.baseline_specs import FineTuningSpec
+from askwell.specs.training_spec import FineTuningSpec
 
 TEMPLATE = parse_template("[X] lies in [Y] .")
 SPEC = FineTuningSpec(epochs=4, batch_facts=4, learning_rate=3e-3)
@@ -36,7 +36,7 @@ def test_the_given_lm_stays_and_the_tuned_one_gets_better(name):
     losses = [record.loss for record in result.history[1:] if record.loss is not None]
     assert losses[-1] < losses[0] < untuned + 0.5
     assert evaluate_split(result.mixture, REPEATED).log_loss < untuned - 0.5
-    assert not result.mixture.lm.identity.same_lm(lm.identity)
+    assert result.mixture.lm.identity.differences(lm.identity)
 
 
 def test_every_weight_that_the_loss_reaches_is_tuned():

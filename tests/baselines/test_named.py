@@ -6,8 +6,8 @@ import pytest
 
 from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.errors import BadOption
-from askwell.specs.baseline_specs import BaselineName
 from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import BaselineName
 
 
 def test_every_name_is_in_the_table():
@@ -34,8 +34,8 @@ def test_how_many_prompts_a_baseline_takes(name, fitting, wrong):
 
 
 def test_the_longest_answer_is_chosen_as_in_training():
-    assert baseline_settings("lama", longest_answer=4).mixture.longest_answer == 4
-    assert baseline_settings("lama").mixture.longest_answer == MixtureSpec().longest_answer
+    assert baseline_settings("lama", longest_answer=4)["mixture"].longest_answer == 4
+    assert baseline_settings("lama")["mixture"].longest_answer == MixtureSpec().longest_answer
     with pytest.raises(BadOption, match="`longest_answer` 0: input should be greater than or equal to 1"):
         baseline_settings("lama", longest_answer=0)
     with pytest.raises(BadOption, match="`longest_answer`: autoprompt only searches with answers that are one token"):

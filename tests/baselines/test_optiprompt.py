@@ -9,8 +9,7 @@ from askwell.baselines.run_baseline import random_dense_prompt, run_baseline
 from askwell.data.templates import parse_template
 from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
-from askwell.specs.baseline_specs import BaselineName
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import BaselineName, TrainingSpec
 
 SHORT = TrainingSpec(epochs=3, batch_facts=5, learning_rate=0.05, threads=1)
 

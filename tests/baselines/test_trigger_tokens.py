@@ -6,7 +6,7 @@ from builders.worlds import CAPITALS, REPEATED, frozen
 from askwell.baselines.autoprompt import allowed_tokens
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
-from askwell.specs.baseline_specs import AutoPromptSpec
+from askwell.specs.training_spec import AutoPromptSpec
 
 
 def names(lm, relation=REPEATED, **settings) -> set[str]:
@@ -68,6 +68,6 @@ def test_whole_words_only():
 
 def test_no_token_left(monkeypatch):
     lm = frozen("bert")
-    monkeypatch.setattr("askwell.baselines.autoprompt._special", lambda lm: set(range(lm.word_count)))
+    monkeypatch.setattr("askwell.baselines.autoprompt.all_special_tokens", lambda lm: set(range(lm.word_count)))
     with pytest.raises(NothingLeft, match=f"no trigger tokens left: {lm.word_count} × a special token"):
         allowed_tokens(lm, REPEATED, AutoPromptSpec())

@@ -4,7 +4,6 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -146,7 +145,7 @@ def test_a_mirror_that_is_none(askwell, monkeypatch):
 
 def test_a_pull_without_a_network(askwell, monkeypatch):
     monkeypatch.setenv("ASKWELL_DATA_MIRROR", "http://127.0.0.1:9")
-    monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda _seconds: None))
+    monkeypatch.setattr("askwell.data.published._PAUSE", 0.0)
     finished = askwell("data", "pull", "meta")
     assert finished.code == 1
     assert "meta/lama_relations.jsonl could not be fetched" in finished.err

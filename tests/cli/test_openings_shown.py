@@ -5,7 +5,7 @@ import json
 import pytest
 from builders.worlds import TEMPLATES
 
-from askwell.specs.sweep_spec import Setting
+from askwell.specs.run_spec import Setting
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_a_store_must_be_named(askwell, sweep_file, tmp_path):
     [
         ({"facts": ["nowhere"]}, "facts: nowhere"),
         ({"lms": ["./nowhere"]}, "lms: ./nowhere"),
-        ({"seeds": [1, 1]}, "seeds: the seed 1 is given twice"),
+        ({"seeds": [1, 1]}, "seeds: 1 is given twice"),
         ({"setings": {}}, "did you mean settings?"),
     ],
 )

@@ -10,7 +10,7 @@ from askwell import load_lm
 from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.selective import dev_answers
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import read_description, read_dev_answers
+from askwell.mixture.save import read_description
 
 PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
 QUICK = ("--recipe", "paper", "--epochs", "2", "--threads", "1", "--learning-rate", "0.01")
@@ -37,7 +37,7 @@ def half_sure(trained, lms):
 
 def test_what_train_keeps_of_dev(trained, lms):
     mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
-    kept = read_dev_answers(trained)
+    kept = read_description(trained).dev_answers
     assert kept is not None
     assert kept["facts"] == len(kept["right"]) == 2
     best = {x: mixture.ask(x, top=1)[0] for x, _ in PAIRS[6:8]}

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from askwell.data.download import address
-from askwell.data.published import SETS, chosen_sets
+from askwell.data.published import SETS, address, chosen_sets
 from askwell.errors import BadOption
 
 NAMES = [data_set.name for data_set in SETS]

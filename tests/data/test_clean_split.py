@@ -24,22 +24,14 @@ LEAKY = SplitLines(
 
 def test_a_clean_split_has_every_fact_once():
     clean = clean_splits(LEAKY)
-    assert clean.splits.test == facts("a>1", "b>2", "c>3")
-    assert clean.splits.dev == facts("d>4", "f>6")
+    assert clean.test == facts("a>1", "b>2", "c>3")
+    assert clean.dev == facts("d>4", "f>6")
     # a>1 and b>2 stand in test, d>4 in dev; a>9 is another fact of a.
-    assert clean.splits.train == facts("t>1", "e>5", "a>9")
-    assert clean.leaks == {"train": 3, "dev": 1, "test": 0}
-    assert clean.repeated == {"train": 1, "dev": 1, "test": 1}
-    audit = audit_relation(clean.splits)
+    assert clean.train == facts("t>1", "e>5", "a>9")
+    audit = audit_relation(clean)
     assert (audit.leaked_pairs, audit.in_dev, audit.dev_in_train, audit.copy_train_y) == (0, 0, 0, 0)
     assert set(audit.duplicates.values()) == {0}
-
-
-def test_a_clean_split_stays_as_it_is():
-    clean = clean_splits(LEAKY).splits
-    again = clean_splits(clean)
-    assert again.splits == clean
-    assert {*again.leaks.values(), *again.repeated.values()} == {0}
+    assert clean_splits(clean) == clean
 
 
 def test_a_split_that_is_all_leaks():
@@ -50,11 +42,12 @@ def test_a_split_that_is_all_leaks():
 
 
 def test_what_is_written_can_be_read(tmp_path):
-    document = write_clean(FactSet("leaky", (LEAKY,), is_single=True), tmp_path / "one").as_json()
-    assert read_fact_set(str(tmp_path / "one")).relations[0].train == clean_splits(LEAKY).splits.train
+    document = write_clean(FactSet("leaky", (LEAKY,), is_single=True), tmp_path / "one")
+    assert read_fact_set(str(tmp_path / "one")).relations[0].train == clean_splits(LEAKY).train
     assert load_relation(tmp_path / "one").counts.in_two_splits == 0
     assert json.loads((tmp_path / "one" / "audit.json").read_text()) == document
     assert document["leaks_removed"] == {"train": 3, "dev": 1, "test": 0}
+    assert document["repeated_removed"] == {"train": 1, "dev": 1, "test": 1}
     other = SplitLines("other", facts("é\u2028b>1"), facts("b>1"), facts("c>1"))
     (tmp_path / "two").mkdir()  # an empty folder is as good as none
     write_clean(FactSet("set", (LEAKY, other), is_single=False), tmp_path / "two")

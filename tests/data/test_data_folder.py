@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from askwell.data.data_folder import data_folder, find, pulled_data_folder
+from askwell.data.names import data_folder, find, pulled_data_folder
 from askwell.errors import BadFile, BadOption
 
 

@@ -131,9 +131,6 @@ def test_messages_stay_short_whatever_is_in_a_table():
         (many | {"town": ["a"]}, "city"),
         ([many], None),
         ([(["a"] * 100_000, "b")], None),
-        ([("a", 10**5000)], None),
-        ([("a", [10**5000])], None),
-        ([("a", "b", 10**5000)], None),
     ]
     for source, x in sources:
         with pytest.raises(UsageError) as raised:

@@ -4,9 +4,8 @@ from collections import Counter
 
 import pytest
 
-from askwell.data.data_folder import find
 from askwell.data.facts import Counts, Relation
-from askwell.data.names import load_relation
+from askwell.data.names import find, load_relation
 
 
 def total(data, dataset: str) -> tuple[dict[str, int], list[Relation]]:

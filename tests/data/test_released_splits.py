@@ -85,7 +85,7 @@ def test_each_relation_against_a_plain_loop(shared_data, document, name):
 @pytest.mark.parametrize("name", ["conceptnet", "trex_original", "trex_extend", "google_re"])
 def test_clean_splits_have_no_leak(shared_data, name):
     for splits in read_fact_set(name, data=shared_data).relations:
-        clean = clean_splits(splits).splits
+        clean = clean_splits(splits)
         assert {*clean.test} == {*splits.test}
         assert {*clean.train, *clean.dev, *clean.test} == {*splits.train, *splits.dev, *splits.test}
         audit = audit_relation(clean)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from askwell.data.names import load_prompts
-from askwell.data.sentence_templates import frequent_templates, write_templates
+from askwell.data.templates import frequent_templates, write_templates
 from askwell.errors import BadFile, NothingLeft
 
 

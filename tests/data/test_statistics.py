@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from askwell.data.statistics import (
+from askwell.data.split_audit import (
     PromptStatistics,
     RelationStatistics,
     prompt_statistics,

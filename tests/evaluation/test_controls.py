@@ -65,6 +65,7 @@ def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, kind, at_once, mo
     monkeypatch.setattr(listed, "NUMBERS_AT_ONCE", at_once)
     mixture, twin = mixture_and_twin(name, kind)
     prior = OneTokenAnswers(mixture).mean_prior(RELATION)
+    assert isinstance(prior, ListedPrior)
     expected = mean_answer(twin, kind)
     torch.testing.assert_close(prior.log_probs, expected.log().double(), rtol=0, atol=1e-9)
     assert prior.description == "the mean of the answers to all 2 x's of train"
@@ -86,7 +87,7 @@ def test_x_masked_is_one_mask_token_at_x(name, kind):
     if name == "llama":
         assert prior is None
         return
-    assert prior is not None
+    assert isinstance(prior, ListedPrior)
     lm = exact(name)
     mask = [lm.tokenizer.mask_token_id]
     each = [
@@ -114,7 +115,9 @@ def test_corrected_by_the_prior(name):
 
 def test_what_the_prior_rules_out_is_no_answer():
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
-    log_probs = OneTokenAnswers(mixture).mean_prior(CAPITALS).log_probs.clone()
+    prior = OneTokenAnswers(mixture).mean_prior(CAPITALS)
+    assert isinstance(prior, ListedPrior)
+    log_probs = prior.log_probs.clone()
     (peru,) = mixture.token_words.numbers_of(["Peru"])
     log_probs[peru] = -torch.inf
     (outcome,) = corrected(ListedPrior("made up", OneTokenAnswers(mixture), log_probs), mixture, CAPITALS)
@@ -174,11 +177,15 @@ def test_a_flat_prior_corrects_nothing():
 
 def test_of_many_xs_some_are_drawn():
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
-    three = OneTokenAnswers(mixture).mean_prior(CAPITALS, most=3, seed=1)
-    assert three.description == "the mean of the answers to 3 of the 10 x's of train, drawn with the seed 1"
-    assert torch.equal(OneTokenAnswers(mixture).mean_prior(CAPITALS, most=3, seed=1).log_probs, three.log_probs)
-    assert not torch.equal(OneTokenAnswers(mixture).mean_prior(CAPITALS, most=3, seed=2).log_probs, three.log_probs)
-    assert torch.allclose(three.log_probs.exp().sum(), torch.tensor(1.0, dtype=torch.float64), atol=1e-5)
+    answers, found = OneTokenAnswers(mixture), []
+    for seed in (1, 1, 2):
+        prior = answers.mean_prior(CAPITALS, most=3, seed=seed)
+        assert isinstance(prior, ListedPrior)
+        assert prior.description == f"the mean of the answers to 3 of the 10 x's of train, drawn with the seed {seed}"
+        found.append(prior.log_probs)
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    assert torch.allclose(found[0].exp().sum(), torch.tensor(1.0, dtype=torch.float64), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])

@@ -19,7 +19,7 @@ from askwell.evaluation.selective import (
 )
 from askwell.files import to_json
 from askwell.mixture.description import About
-from askwell.mixture.save import read_dev_answers
+from askwell.mixture.save import read_description
 
 
 def made(confidences, right, candidates=None):
@@ -66,7 +66,7 @@ def test_dev_answers_come_back_from_the_saved_folder(tmp_path):
     best = {fact.x: mixture.ask(fact.x, top=1)[0] for fact in CAPITALS.dev}
     assert sorted(found.probabilities) == pytest.approx(sorted(reply.probability for reply in best.values()))
     mixture.save_pretrained(tmp_path, about=About(dev_answers=to_json(found)))
-    assert dev_answers_from(read_dev_answers(tmp_path)) == found
+    assert dev_answers_from(read_description(tmp_path).dev_answers) == found
     assert json.loads((tmp_path / "abstention.json").read_text()) == to_json(found)
 
 

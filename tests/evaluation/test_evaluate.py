@@ -11,8 +11,8 @@ from builders.specs import paper_spec
 
 from askwell.answers import listed
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import NOT_ONE_TOKEN
-from askwell.answers.listed import NOT_A_CANDIDATE, best_answers
+from askwell.answers.encode import NOT_ONE_TOKEN
+from askwell.answers.listed import NOT_A_CANDIDATE, best_first
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
 from askwell.evaluation.scoring import Evaluation, evaluate_split, score_facts, together
@@ -204,5 +204,4 @@ def test_a_weight_that_is_nan_is_an_error_not_a_rank() -> None:
 @pytest.mark.parametrize(("top", "expected"), [(1, [1]), (3, [1, 4, 0]), (4, [1, 4, 0, 2]), (9, [1, 4, 0, 2, 3, 5])])
 def test_best_answers_of_equal_ones_stand_in_their_order(top, expected):
     log_probs = torch.tensor([-2.0, -1.0, -2.0, -5.0, -1.0, -torch.inf])
-    least = log_probs.topk(min(top, 6)).values[-1:]
-    assert best_answers(log_probs, least, top).tolist() == expected
+    assert best_first(log_probs[None], min(top, 6)).tolist() == [expected]

@@ -119,7 +119,7 @@ from askwell.cli.compare import MetricName
 from askwell.evaluation.comparison import compare
 from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.outcomes import Outcome
-from askwell.mixture.card import _scores
+from askwell.mixture.description import _scores
 from askwell.views.to_files import markdown_table
 from askwell.views import score_tables
 from askwell.views.study_rows import what_it_shows

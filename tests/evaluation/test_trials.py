@@ -29,7 +29,7 @@ from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.random_lms import control_lm
+from askwell.lms.load import control_lm
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

@@ -51,8 +51,8 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     """Commands end where they have read all that they read; what is the same for all cases is made once."""
     import askwell.cli.data
     import askwell.cli.running
-    import askwell.lms.pull
-    import askwell.runs.run_sweep
+    import askwell.lms.available
+    import askwell.runs.engines
     import askwell.server.app
     import askwell.training.loop
 
@@ -63,10 +63,10 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
         lambda *given, **options: (do_run if options.get("resume") else stop_here)(*given, **options),
     )
     monkeypatch.setattr(askwell.training.loop, "step", stop_here)
-    monkeypatch.setattr(askwell.runs.run_sweep, "run_plan", stop_here)
+    monkeypatch.setattr(askwell.runs.engines, "run_plan", stop_here)
     monkeypatch.setattr(askwell.server.app, "serve", stop_here)
     monkeypatch.setattr(askwell.cli.data, "pull_sets", stop_here)
-    monkeypatch.setattr(askwell.lms.pull, "_fetch_and_convert", stop_here)
+    monkeypatch.setattr(askwell.lms.available, "_fetch_and_convert", stop_here)
     monkeypatch.setattr(torch, "set_num_threads", lambda _threads: None)
     load_whole_lms_once(monkeypatch, world)
     parse_options_quickly(monkeypatch)

@@ -7,7 +7,7 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.evaluation.scoring import evaluate_split
-from askwell.lms.random_lms import control_lm
+from askwell.lms.load import control_lm
 from askwell.mixture.mixture import Mixture
 from askwell.specs.run_spec import ControlKind
 from askwell.specs.training_spec import TrainingSpec
@@ -52,7 +52,7 @@ def test_the_seed_decides(kind):
     assert same(weights(first), weights(again))
     assert first.identity == again.identity
     assert not same(weights(first), weights(other))
-    assert not first.identity.same_lm(other.identity)
+    assert first.identity.differences(other.identity)
 
 
 def test_random_weights_are_those_of_the_class():

@@ -3,7 +3,7 @@
 from builders import tiny, tiny_walks
 from transformers import BertForMaskedLM
 
-from askwell.lms.describe import describe, list_lms
+from askwell.lms.available import describe, list_lms
 from askwell.lms.frozen import FrozenLM
 
 
@@ -23,15 +23,15 @@ def test_the_testbeds_lms_are_here_and_smollm2_can_be_pulled(monkeypatch, tmp_pa
 
 def test_a_masked_lm_can_use_every_prompt_and_a_causal_lm_only_x_before_y():
     masked, causal = (describe(FrozenLM(*tiny.TINY[name](), name=name)) for name in ("bert", "gpt2"))
-    assert masked.prompts_it_can_use == ["x before y", "y before x", "no words at all"]
-    assert masked.prompts_it_cannot_use == []
-    assert causal.prompts_it_cannot_use == ["y before x"]
-    assert (masked.family, causal.family) == ("masked", "causal")
+    assert masked["prompts_it_can_use"] == ["x before y", "y before x", "no words at all"]
+    assert masked["prompts_it_cannot_use"] == []
+    assert causal["prompts_it_cannot_use"] == ["y before x"]
+    assert (masked["family"], causal["family"]) == ("masked", "causal")
 
 
 def test_sizes_are_those_of_the_public_model():
     model, tokenizer = tiny.TINY["bart"]()
-    description = describe(FrozenLM(model, tokenizer, name="tiny")).as_json()
+    description = describe(FrozenLM(model, tokenizer, name="tiny"))
     config = model.config
     count = model.num_parameters()
     assert description["name"] == "tiny"
@@ -46,7 +46,7 @@ def test_sizes_are_those_of_the_public_model():
 
 def test_the_path_and_why(monkeypatch):
     def path(made):
-        return describe(FrozenLM(*made, name="tiny")).path
+        return describe(FrozenLM(*made, name="tiny"))["path"]
 
     assert "sentences of more than 40 tokens" in path(tiny_walks.make_mistral())
     assert path(tiny.TINY["modernbert"]()).endswith("there is no walk for a ModernBertForMaskedLM with this config")

@@ -22,7 +22,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel, E
 
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import BadFile, BadOption, LMUnavailable
-from askwell.lms import tokenizer_files
+from askwell.lms import checkpoints as stored
 from askwell.lms.families import family_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
@@ -155,7 +155,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    tokenizer_files._answers.cache_clear()
+    stored._answers.cache_clear()
     monkeypatch.setattr("httpx.head", nobody)
     of_hub = type(get_session())  # of httpx or of its successor, as the version of huggingface_hub has it
     monkeypatch.setattr(of_hub, "send", lambda _client, request, **_options: nobody(str(request.url)))

@@ -53,7 +53,7 @@ def test_going_on_from_a_kept_beginning(name: str, deep: bool, precision: str) -
     later = Batch({last: own}, read_pairs, nth, past.of(contexts))
     # The first token of a y is read from the beginning itself, the others from the y's own rows.
     is_first = torch.cat([torch.arange(length + 1) == 0 for length in lengths.tolist()])
-    of_first, first_totals = lm.log_probs_of_hidden(hidden, contexts, tokens[reads][is_first])
+    of_first, first_totals = lm.head.several_log_probs_of(hidden, contexts, tokens[reads][is_first])
     every = torch.arange(len(read_pairs))
     of_later, later_totals = lm.several_log_probs_of(later, mixture.vectors, deltas, every, tokens[reads][~is_first])
     joined = torch.zeros(len(reads), dtype=lm.dtype).masked_scatter(is_first, of_first)
@@ -92,7 +92,7 @@ def test_token_by_token(name: str) -> None:
             hidden, own = lm.hidden_and_kept(batch, mixture.vectors, deltas)
             assert own is not None
             past = past.with_own(own)
-    found = lm.logits_of_hidden(hidden)
+    found = lm.head.logits(hidden)
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
 
 

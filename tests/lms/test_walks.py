@@ -20,8 +20,8 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.walks import attention
 from askwell.lms.walks.attention import attend, attend_fused, groups_of
 from askwell.lms.walks.known_models import walk_of
-from askwell.lms.walks.rows import Rows, pack
-from askwell.lms.walks.walk import FeedForward
+from askwell.lms.walks.layers import FeedForward
+from askwell.lms.walks.walk import Rows, pack
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 

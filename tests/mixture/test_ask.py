@@ -14,14 +14,13 @@ from builders.specs import paper_spec
 from askwell.answers import one_token
 from askwell.answers import open as open_answers
 from askwell.answers.candidates import Candidates, load_candidates
-from askwell.answers.encode import count_reasons
-from askwell.answers.kind import NOT_ONE_TOKEN
+from askwell.answers.encode import NOT_ONE_TOKEN, count_reasons
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact
 from askwell.errors import BadFile, NotFinite, NothingLeft, UsageError
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.mixture import Mixture, ask
+from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt_set import NO_TOKENS, TOO_LONG, PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 
@@ -297,7 +296,7 @@ def test_the_first_answers_come_before_the_last_x_is_read(name: str, monkeypatch
     monkeypatch.setattr(PromptSet, "words_of", counted)
     monkeypatch.setattr(one_token, "_NUMBERS_OF_ANSWERS", 4 * mixture.token_words.count)
     monkeypatch.setattr(open_answers, "_FACTS_AT_ONCE", 4)
-    found = ask(mixture, ["Paris"] * 13)
+    found = mixture.replies(["Paris"] * 13)
     assert next(found)
     assert padded == [4]
     assert len(list(found)) == 12

@@ -25,7 +25,7 @@ from enumeration import (
 )
 
 from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, UsageError

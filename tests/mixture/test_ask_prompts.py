@@ -7,7 +7,7 @@ from builders import tiny
 from test_ask_open import askable
 
 from askwell.answers.candidates import as_candidates
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec

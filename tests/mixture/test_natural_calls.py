@@ -18,7 +18,7 @@ from askwell.data.split import split_shares
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, BadOption, UsageError
 from askwell.evaluation.examine import examine
-from askwell.specs.baseline_specs import FineTuningSpec
+from askwell.specs.training_spec import FineTuningSpec
 
 TEMPLATE = "the capital of [X] is [Y] ."
 

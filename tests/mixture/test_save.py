@@ -15,16 +15,15 @@ from builders import tiny
 from builders.specs import paper_spec
 from safetensors.torch import load_file
 
-from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.card import model_card
-from askwell.mixture.description import About, LearnedFrom, RelationRecord
+from askwell.mixture.description import About, LearnedFrom, RelationRecord, model_card
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import read_description, read_dev_answers
+from askwell.mixture.save import read_description
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 
@@ -105,7 +104,7 @@ def test_what_else_comes_back(tmp_path: Path) -> None:
     found = read_description(tmp_path)
     for name in About.model_fields:
         assert getattr(found, name) == getattr(about, name)
-    assert read_dev_answers(tmp_path) == {"probabilities": [0.5], "right": [1]}
+    assert read_description(tmp_path).dev_answers == {"probabilities": [0.5], "right": [1]}
     assert back.left_out_prompts == mixture.left_out_prompts
     assert len(back.left_out_prompts) == 2
     assert back.weights.tolist() == mixture.weights.tolist() == pytest.approx([0.75, 0.25])
@@ -118,7 +117,7 @@ def test_what_else_comes_back(tmp_path: Path) -> None:
         assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
     back.save_pretrained(again)
     assert not (again / "abstention.json").exists()
-    assert read_dev_answers(again) is None
+    assert read_description(again).dev_answers is None
     assert (read_description(again).relation, read_description(again).learned_from) == (None, None)
 
 
@@ -311,7 +310,7 @@ def test_a_crash_leaves_the_old_mixture_or_the_new(tmp_path: Path, monkeypatch: 
         crashed += 1
         back = Mixture.from_pretrained(folder, lm=lm)
         assert_same(back, new if back.spec.deep else old)
-        assert read_dev_answers(folder) == {"right": [int(back.spec.deep)]}
+        assert read_description(folder).dev_answers == {"right": [int(back.spec.deep)]}
         new.save_pretrained(folder)  # and saving once more sets all right
         assert_same(Mixture.from_pretrained(folder, lm=lm), new)
         assert {path.name for path in folder.iterdir()} >= FILES

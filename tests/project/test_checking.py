@@ -6,7 +6,7 @@ from beartype.roar import BeartypeCallHintParamViolation
 from builders.checking import EVERY, FULL
 from jaxtyping import TypeCheckError
 
-from askwell.answers.prompt_answers import best_of_rows, sum_dtype
+from askwell.answers.strategy import best_of_rows, sum_dtype
 from askwell.prompts.weights import StaticWeights
 
 

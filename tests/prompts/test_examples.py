@@ -21,8 +21,7 @@ from askwell.prompts.context import draw_examples, writable_facts
 from askwell.prompts.prompt_set import OWN_EXAMPLE
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
-from askwell.training.loop import train
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective, train
 
 TRAIN = [
     Fact("Paris", "France"), Fact("Rome", "Italy"), Fact("Lima", "Peru"), Fact("Oslo", "Norway"),

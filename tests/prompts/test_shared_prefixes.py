@@ -124,13 +124,13 @@ class Counted:
 
     def __init__(self, lm: FrozenLM, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tokens = 0
-        original = lm._walked_and_kept
+        original = lm._walked
 
         def counting(walk: object, batch: Batch, *arguments: object, **options: object) -> object:
             self.tokens += sum(int(stream.lengths.sum()) for stream in batch.streams.values())
             return original(walk, batch, *arguments, **options)  # ty: ignore[invalid-argument-type]
 
-        monkeypatch.setattr(lm, "_walked_and_kept", counting)
+        monkeypatch.setattr(lm, "_walked", counting)
 
     def during(self, mixture: Mixture, xs: Words, facts: torch.Tensor) -> int:
         """The tokens that one reading of one-token ys takes."""

@@ -6,9 +6,8 @@ import pytest
 
 from askwell.errors import BadFile
 from askwell.runs import engines as ray_engine
-from askwell.runs.grid import read_sweep
-from askwell.runs.plan import plan_sweep
-from askwell.runs.run_sweep import check_engine
+from askwell.runs.engines import check_engine
+from askwell.runs.plan import plan_sweep, read_sweep
 from askwell.runs.store import new_or_open_store
 
 
@@ -49,10 +48,10 @@ SOFT = {"soft": {}}
         ({"settings": {"soft": {"pairs": 9, "epochs": 2}}}, ["settings.soft", "give only one of them"]),
         ({"settings": {"init": {"tuned": False, "epochs": 2}}}, ["settings.init", "epochs would have no effect"]),
         ({"settings": {"soft": {"prompts": ["mani"]}}}, ["settings.soft.prompts", "'mani'", "did you mean many?"]),
-        ({"settings": {"soft": {"seeds": [1, 1]}}}, ["settings.soft.seeds", "the seed 1 is given twice"]),
+        ({"settings": {"soft": {"seeds": [1, 1]}}}, ["settings.soft.seeds", "1 is given twice"]),
         ({"settings": {}}, ["settings"]),
-        ({"seeds": [0, 4, 4]}, ["seeds", "the seed 4 is given twice"]),
-        ({"seeds": [-1]}, ["seeds", "-1 is not a seed"]),
+        ({"seeds": [0, 4, 4]}, ["seeds", "4 is given twice"]),
+        ({"seeds": [-1]}, ["seeds", "greater than or equal to 0"]),
         ({"seeds": []}, ["seeds"]),
         ({"lms": None}, ["lms is missing"]),
         ({"lms": [{"source": "bert", "revison": "main"}]}, ["lms.0", "'revison'", "did you mean revision?"]),
@@ -63,7 +62,7 @@ SOFT = {"soft": {}}
         ({"prompts": {"hand": ["nowhere"]}}, ["prompts.hand", "nowhere"]),
         ({"prompts": {"hand": ["[X] only"]}}, ["prompts.hand", "[Y]"]),
         ({"prompts": {"hand": ["hand"], "bed": ["testbed:single"]}}, ["prompts.bed", "none for any relation"]),
-        ({"prompts": {"hand": []}}, ["prompts", "hand has no sources"]),
+        ({"prompts": {"hand": []}}, ["prompts.hand", "at least 1"]),
         ({"prompts": {"back": ["[Y] holds [X]"]}}, ["lms", "llama can use none of the prompts", "y comes before x"]),
         ({"candidates": "nowhere.txt"}, ["candidates", "nowhere.txt"]),
         ({"engine": "rya"}, ["engine", "'in-process', 'pool' or 'ray'"]),

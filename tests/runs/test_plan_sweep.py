@@ -12,8 +12,7 @@ from builders.worlds import CAPITALS, PAIRS, TEMPLATES
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.split import sample
-from askwell.runs.grid import read_sweep
-from askwell.runs.plan import plan_sweep
+from askwell.runs.plan import plan_sweep, read_sweep
 from askwell.runs.store import new_or_open_store
 from askwell.runs.worker import lm_of
 from askwell.specs.mixture_spec import MixtureSpec
@@ -155,7 +154,7 @@ def test_a_relation_without_prompts_of_one_name_is_left_out_there(write_sweep, w
 
 
 def test_the_whole_testbed_is_thirteen_relations(write_sweep):
-    from askwell.runs.grid import cells_of
+    from askwell.runs.plan import cells_of
 
     path = write_sweep(facts=["testbed"], prompts={"single": ["testbed:single"]}, test_facts=5)
     cells, _ = cells_of(read_sweep(path), path, None)

@@ -13,7 +13,7 @@ from askwell.errors import BadFile, BadOption, DamagedFile
 from askwell.evaluation.metrics import METRICS, Metric
 from askwell.runs.folder import write_run
 from askwell.runs.query import query_runs
-from askwell.runs.store import Store, open_store
+from askwell.runs.store import FailedRun, Store, open_store
 from askwell.specs.run_spec import PromptText, RunSpec
 from askwell.specs.training_spec import TrainingSpec
 
@@ -47,7 +47,7 @@ def store(tmp_path) -> Store:
 
 
 def test_all_runs_in_the_order_of_their_labels(store):
-    found = query_runs(store.runs()).as_json()
+    found = query_runs(store.runs()).records()
     assert [(run["lm"], run["setting"], run["seed"], run["P@1"]) for run in found] == [
         ("o'hara/lm", "soft", 0, 50.0),
         ("testbed:bert", "init", 0, 10.0),
@@ -77,29 +77,29 @@ def test_all_runs_in_the_order_of_their_labels(store):
     ],
 )
 def test_a_condition_is_sql_over_the_columns(store, where, scores):
-    assert [run["P@1"] for run in query_runs(store.runs(), where=where).as_json()] == scores
+    assert [run["P@1"] for run in query_runs(store.runs(), where=where).records()] == scores
 
 
 def test_scores_are_sorted_best_first_and_the_rest_upwards(store):
-    assert [run["P@1"] for run in query_runs(store.runs(), sort="P@1").as_json()] == [60.0, 50.0, 40.0, 10.0]
-    assert [run["seed"] for run in query_runs(store.runs(), sort="seed").as_json()] == [0, 0, 0, 1]
+    assert [run["P@1"] for run in query_runs(store.runs(), sort="P@1").records()] == [60.0, 50.0, 40.0, 10.0]
+    assert [run["seed"] for run in query_runs(store.runs(), sort="seed").records()] == [0, 0, 0, 1]
 
 
 def test_a_metric_sorts_by_its_name_and_by_its_column(store):
     by_name, by_column = (query_runs(store.runs(), sort=sort) for sort in ("log-loss", "log_loss"))
-    assert len(by_name.rows) == 4
-    assert by_name.rows == by_column.rows
+    assert len(by_name) == 4
+    assert by_name.records() == by_column.records()
 
 
 def test_what_is_not_whole_is_not_seen(store):
     (store.unfinished / ("c" * 64 + "-x" + "/result")).mkdir(parents=True)
-    assert len(query_runs(store.runs()).rows) == 4
+    assert len(query_runs(store.runs())) == 4
 
 
 def test_an_empty_store_has_no_runs(tmp_path):
     made = Store(tmp_path, "id")
     made.make()
-    assert query_runs(made.runs(), where="P@1 > 3", sort="P@1").rows == ()
+    assert query_runs(made.runs(), where="P@1 > 3", sort="P@1") == []
 
 
 def test_mistakes_are_named(store):
@@ -128,7 +128,7 @@ def test_a_folder_that_is_no_store(tmp_path):
 
 def test_a_failure_is_kept_until_the_run_is_done(store):
     spec = spec_of("testbed:bert", "em", 7)
-    store.note_failure(spec, "no facts left", None)
+    store.note_failure(FailedRun.of(spec, "no facts left"))
     assert [(failure.id, failure.message) for failure in store.failures()] == [(spec.id, "no facts left")]
     assert store.failures()[0].spec == spec
     store.put(spec.id, {"some file": b""})

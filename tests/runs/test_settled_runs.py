@@ -19,8 +19,7 @@ from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import load_runs
 from askwell.runs.query import query_runs
 from askwell.runs.run import run
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 PARSED = [parse_template(template) for template in TEMPLATES]
 
@@ -54,7 +53,7 @@ def test_a_record_holds_what_was_chosen_once(
     assert record.mixture.context_scores.begins == scores
     (read,) = load_runs(tmp_path)
     assert read.record.mixture == record.mixture
-    (row,) = query_runs([read]).as_json()
+    (row,) = query_runs([read]).records()
     assert (row["begin"], row["lead_in"], row["shots"]) == (best, "none", 0)
     saved = read_description(tmp_path / "mixture").mixture_spec if (tmp_path / "mixture").exists() else None
     assert saved in (None, record.mixture)

@@ -10,12 +10,12 @@ from askwell.errors import BadOption
 from askwell.lms.load import load_lm
 from askwell.mixture.description import About, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.runs import run_sweep as sweep
+from askwell.runs import engines as sweep
 from askwell.runs import score_source, sources
 from askwell.runs.engines import Pool
 from askwell.runs.score_source import EvaluationSources, saved_jobs, untuned_jobs
 from askwell.specs.mixture_spec import MixtureSpec
-from askwell.specs.sweep_spec import SweepSpec
+from askwell.specs.run_spec import SweepSpec
 
 LOADING: dict[str, Any] = {"revision": None, "tokenizer": None, "device": "cpu", "dtype": "auto"}
 
@@ -43,7 +43,7 @@ def test_untuned_prompts_of_a_whole_set_load_the_lm_once(loads: list[str]) -> No
     jobs = list(untuned_jobs(["testbed:single"], MixtureSpec(), named, nothing))
     assert len(jobs) > 10
     assert loads == ["testbed:bert"]
-    assert len({id(job.mixture.lm) for job in jobs}) == 1
+    assert len({id(mixture.lm) for mixture, _ in jobs}) == 1
 
 
 def test_each_relation_of_a_set_is_asked_as_its_own_train_facts_say() -> None:
@@ -53,7 +53,7 @@ def test_each_relation_of_a_set_is_asked_as_its_own_train_facts_say() -> None:
         (alone,) = untuned_jobs(
             ["testbed:single"], MixtureSpec(), EvaluationSources([name], "testbed:causal", LOADING), nothing
         )
-        spec, expected = job.mixture.spec, alone.mixture.spec
+        spec, expected = job[0].spec, alone[0].spec
         assert (spec.begin, spec.lead_in, spec.shots) == (expected.begin, expected.lead_in, expected.shots)
         assert spec.context_scores == expected.context_scores
         assert spec.context_scores.begins

@@ -13,16 +13,13 @@ from askwell import Mixture, TrainingSpec, evaluate, load_lm, load_prompts, load
 from askwell.errors import BadFile
 from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes
-from askwell.lms.random_lms import control_lm
+from askwell.lms.load import control_lm
 from askwell.runs import worker
-from askwell.runs.engines import InProcess
-from askwell.runs.grid import read_sweep
-from askwell.runs.plan import plan_sweep
+from askwell.runs.engines import InProcess, run_plan
+from askwell.runs.plan import plan_sweep, read_sweep
 from askwell.runs.query import query_runs
-from askwell.runs.run_sweep import run_plan
 from askwell.runs.store import new_or_open_store
-from askwell.specs.run_spec import ControlKind, PromptText, RunSpec
-from askwell.specs.sweep_spec import Setting, SweepSpec
+from askwell.specs.run_spec import ControlKind, PromptText, RunSpec, Setting, SweepSpec
 
 BOTH: list[ControlKind] = ["random-weights", "random-embeddings"]
 
@@ -108,10 +105,10 @@ def test_a_control_is_asked_as_the_lm_that_it_is_made_from(world, tmp_path):
 
 def test_the_store_tells_controls_apart(done):
     _, store = done
-    assert Counter(run["control"] for run in query_runs(store.runs()).as_json()) == {
+    assert Counter(run["control"] for run in query_runs(store.runs()).records()) == {
         None: 4, "random-weights": 2, "random-embeddings": 2,
     }  # fmt: skip
-    assert len(query_runs(store.runs(), where="control is null and tuned").rows) == 2
+    assert len(query_runs(store.runs(), where="control is null and tuned")) == 2
 
 
 def test_at_most_one_control_lm_is_kept(done):

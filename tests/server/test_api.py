@@ -67,7 +67,7 @@ def test_the_api_lists_mixtures_lms_and_runs(http, made_runs):
     lms = {lm["name"]: lm for lm in http.get("/api/v1/lms").json()["lms"]}
     assert {"testbed:bert", "testbed:roberta", "testbed:bart", "testbed:causal"} <= set(lms)
     rows = {row["name"]: row for row in http.get("/api/v1/runs").json()["runs"]}
-    expected = {run["id"]: run for run in query_runs(load_runs(made_runs)).as_json()}
+    expected = {run["id"]: run for run in query_runs(load_runs(made_runs)).records()}
     assert set(rows) == {"soft", "deep", "hard"}
     for row in rows.values():
         assert row == {"name": row["name"], **expected[row["id"]]}

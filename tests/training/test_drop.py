@@ -11,8 +11,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
-from askwell.training.loop import train
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective, train
 from askwell.training.optimiser import choose_tuned
 
 

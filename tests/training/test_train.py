@@ -20,8 +20,7 @@ from askwell.errors import BadOption, NotFinite, NothingLeft
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine
-from askwell.training.loop import train
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective, train
 from askwell.training.optimiser import choose_tuned, optimizer_of, rates_of
 from askwell.training.schedule import schedule_of
 

@@ -18,8 +18,7 @@ from askwell.evaluation.scoring import score_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
-from askwell.training.loop import train
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective, train
 from askwell.training.optimiser import choose_tuned
 
 FACTS = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Rome Cassatt"), Fact("Reykjavik", "Cassatt")]

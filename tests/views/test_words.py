@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looked_at import TEMPLATES, trained_looking
 
-from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite
 from askwell.evaluation import projection as nearest

@@ -8,16 +8,16 @@ are then scored under all prompts.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind
 from askwell.answers.likelihood import check_one_form
 from askwell.answers.prefixes import PrefixReader
-from askwell.answers.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
+from askwell.answers.search import FoundAnswer, FoundAnswers, IsCounted, Prefix, SearchLimits, search_answers
 from askwell.answers.tree import candidate_log_probs
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.lms.tokenisation import Place
@@ -26,41 +26,6 @@ from askwell.prompts.prompt_set import PromptSet
 
 # The most bytes that are cached for the sentences of the questions searched at once.
 _KEPT_BYTES = 2**29
-
-
-@dataclass(frozen=True)
-class LikelyAnswer:
-    """An answer and its probability."""
-
-    text: str
-    log_probability: float
-    by_prompt: tuple[float, ...]
-    """log p(y | t, x) of each prompt, or of its mean over several x's; -inf for prompts that were dropped."""
-
-
-@dataclass(frozen=True)
-class LikelyAnswers:
-    """The answers to one question that were found, the most probable first."""
-
-    answers: tuple[LikelyAnswer, ...]
-    is_exact: bool
-    """Whether no other answer can be more probable than the last of them, or than the one that was looked for."""
-    unseen: float = -math.inf
-    """Anything that was not found is at most as probable as this, or as the last that was found."""
-    left: float = 0.0
-    """Those that were not found have at most this probability together, leaving aside what is too improbable to
-    matter."""
-
-    def log_probability_of(self, text: str) -> float | None:
-        """Return the log-probability of an answer, None if it was not found."""
-        return next((answer.log_probability for answer in self.answers if answer.text == text), None)
-
-    def most_unseen(self, log_probability: float) -> float:
-        """Return the most answers that can be as probable as this and were not found."""
-        if self.unseen < log_probability:
-            return 0.0
-        probability = math.exp(log_probability)
-        return self.left * (1 + 1e-9) // probability if probability else math.inf
 
 
 class AnswerSearch:
@@ -74,8 +39,7 @@ class AnswerSearch:
         *,
         only: int | None = None,
     ) -> None:
-        """Prepare to search; with `only`, the number of a prompt, its answers are searched as if it were the only
-        one."""
+        """Prepare to search; with `only`, the answers of the prompt of that number, as if there were no other."""
         self._prompts, self._limits, self._tuned = prompt_set, limits, prompt_set.tuned
         if only is not None:
             self._tuned = replace(self._tuned, kept=torch.tensor([only], device=prompt_set.lm.device))
@@ -96,17 +60,25 @@ class AnswerSearch:
     def best(
         self,
         xs: Words,
-        questions: Int[Tensor, " questions"],
+        questions: Int[Tensor, "questions *xs"],
         counts: IsCounted | None = None,
         log_weights: Float[Tensor, " prompts"] | None = None,
-    ) -> list[LikelyAnswers]:
-        """Return the most probable answers to each question (the number of its x), up to the limit of those that
-        `counts` accepts. Weights that do not depend on x can replace the mixture's."""
-        return self._best(xs, questions[:, None], counts, log_weights)
-
-    def best_of_bags(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> list[LikelyAnswers]:
-        """Return, for each bag of x's, the most probable answers under the mean of p(y | x, r) over its x's."""
-        return self._best(xs, bags, None, None)
+    ) -> list[FoundAnswers]:
+        """Return the most probable answers to each question, up to the limit of those that `counts` accepts. A question
+        is the number of an x, or those of several, of whose p(y | x, r) the mean is meant. Weights that do not depend
+        on x can replace the mixture's."""
+        bags = questions.view(len(questions), -1)
+        found = self._found(xs, bags, None, counts, log_weights)
+        if len(self._forms) == 1:
+            return found
+        # The best answers of each form by itself are a lower bound for those of the mixture.
+        least = [self._last_that_counts(number, of.answers, counts) for number, of in enumerate(found)]
+        results = []
+        for number, of in enumerate(self._found(xs, bags, least, _none_counts, log_weights)):
+            last = self._last_that_counts(number, of.answers, counts)
+            answers = tuple(answer for answer in of.answers if answer.log_probability >= last)
+            results.append(replace(of, answers=answers if counts else answers[: self._limits.answers]))
+        return results
 
     def at_least(
         self,
@@ -114,7 +86,7 @@ class AnswerSearch:
         questions: Int[Tensor, " questions"],
         least: Sequence[float],
         counts: IsCounted | None = None,
-    ) -> list[LikelyAnswers]:
+    ) -> list[FoundAnswers]:
         """Return all answers to each question whose log-probability is at least that given, up to the limit of those
         that `counts` accepts; an answer counts where the prompts of one form give it that much."""
         return [
@@ -122,24 +94,7 @@ class AnswerSearch:
             for number, of in enumerate(self._found(xs, questions[:, None], least, counts, None))
         ]
 
-    def _best(
-        self, xs: Words, bags: Int[Tensor, "bags xs"], counts: IsCounted | None, log_weights: Tensor | None
-    ) -> list[LikelyAnswers]:
-        found = self._found(xs, bags, None, counts, log_weights)
-        if len(self._forms) == 1:
-            return found
-        # The best answers of each form by itself are a lower bound for those of the mixture.
-        least = [self._last_that_counts(number, of.answers, counts) for number, of in enumerate(found)]
-        whole = self._found(xs, bags, least, _none_counts, log_weights)
-        results = []
-        for number, of in enumerate(whole):
-            last = self._last_that_counts(number, of.answers, counts)
-            answers = [answer for answer in of.answers if answer.log_probability >= last]
-            kept = tuple(answers if counts else answers[: self._limits.answers])
-            results.append(replace(of, answers=kept))
-        return results
-
-    def _last_that_counts(self, number: int, answers: Sequence[LikelyAnswer], counts: IsCounted | None) -> float:
+    def _last_that_counts(self, number: int, answers: Sequence[FoundAnswer], counts: IsCounted | None) -> float:
         """Return the probability of the last answer within the limit, -inf if there are fewer."""
         counted = [answer for answer in answers if counts is None or counts(number, answer.text)]
         within = len(counted) >= self._limits.answers
@@ -153,9 +108,9 @@ class AnswerSearch:
         least: Sequence[float] | None,
         counts: IsCounted | None,
         log_weights: Tensor | None,
-    ) -> list[LikelyAnswers]:
+    ) -> list[FoundAnswers]:
         """Search the bags in batches, so that what is cached of their sentences fits into memory."""
-        found: list[LikelyAnswers] = []
+        found: list[FoundAnswers] = []
         at_once = self._bags_at_once(xs, bags)
         for start in range(0, len(bags), at_once):
             some = bags[start : start + at_once]
@@ -178,13 +133,13 @@ class AnswerSearch:
         sought: Sequence[float] | None,
         counts: IsCounted | None,
         given_weights: Tensor | None,
-    ) -> list[LikelyAnswers]:
+    ) -> list[FoundAnswers]:
         prompt_set, size = self._prompts, bags.shape[1]
         everyone = bags.flatten()
         if given_weights is None:
             given_weights = prompt_set.log_weights_for(xs, everyone)
         log_weights = given_weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
-        results: list[list[SearchResult]] = [[] for _ in bags]
+        results: list[list[FoundAnswers]] = [[] for _ in bags]
         # An answer of the whole mixture may get as little as this from the prompts of each form.
         of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
         for place, prompts in self._forms.items():
@@ -222,7 +177,7 @@ class AnswerSearch:
         return answer
 
     def _has_enough(
-        self, number: int, found: SearchResult, sought: Sequence[float] | None, counts: IsCounted | None
+        self, number: int, found: FoundAnswers, sought: Sequence[float] | None, counts: IsCounted | None
     ) -> bool:
         """Tell whether the prompts of one form find enough answers, and probable enough ones, without the others."""
         if sought is None:
@@ -241,8 +196,8 @@ class AnswerSearch:
         xs: Words,
         bag: Int[Tensor, " xs"],
         log_weights: Float[Tensor, "xs prompts"],
-        results: Sequence[SearchResult],
-    ) -> LikelyAnswers:
+        results: Sequence[FoundAnswers],
+    ) -> FoundAnswers:
         """Combine the answers of all forms, scored under all prompts."""
         is_exact = all(result.is_exact for result in results)
         unseen = float(torch.tensor([result.unseen for result in results], dtype=torch.float64).logsumexp(0))
@@ -252,10 +207,10 @@ class AnswerSearch:
             left *= self._limits.tokens + 1
         found = {answer.text: answer for result in results for answer in result.answers}
         if not found:
-            return LikelyAnswers((), is_exact, unseen, left)
+            return FoundAnswers((), is_exact, unseen, left)
         kept = self._tuned.kept
         if len(results) == 1 and self._exponents is None:
-            joint = torch.stack([answer.log_joint for answer in found.values()]).view(len(found), len(bag), len(kept))
+            joint = torch.stack([answer.parts for answer in found.values()]).view(len(found), len(bag), len(kept))
             of_mixture = torch.tensor([answer.log_probability for answer in found.values()], dtype=torch.float64)
             of_kept = (joint - log_weights[:, kept]).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
             by_x = of_kept.new_full((*of_kept.shape[:2], log_weights.shape[1]), -torch.inf)
@@ -270,8 +225,8 @@ class AnswerSearch:
         by_prompt = by_x.logsumexp(1) - math.log(len(bag))
         texts = list(found)
         order = of_mixture.argsort(descending=True, stable=True).tolist()
-        answers = tuple(LikelyAnswer(texts[n], float(of_mixture[n]), tuple(by_prompt[n].tolist())) for n in order)
-        return LikelyAnswers(answers, is_exact, unseen, left)
+        answers = tuple(FoundAnswer(texts[n], float(of_mixture[n]), by_prompt[n]) for n in order)
+        return FoundAnswers(answers, is_exact, unseen, left)
 
 
 def _none_counts(_question: int, _text: str) -> bool:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from askwell.answers import listed
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import AnswerKind
-from askwell.answers.listed import ListedAnswers, combine
-from askwell.answers.prompt_answers import BatchNotes
-from askwell.answers.reply import Replies, Reply
+from askwell.answers.encode import AnswerKind
+from askwell.answers.listed import ListedAnswers, best_first, combine
+from askwell.answers.reply import Replies
+from askwell.answers.strategy import BatchNotes
 from askwell.answers.tree import candidate_log_probs
 from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import Words
@@ -149,12 +149,5 @@ class CandidateAnswers(ListedAnswers):
         for words, rows in self._in_batches(xs, _XS_AT_ONCE):
             by_prompt = self.by_prompt(words, rows)
             log_probs = combine(self.prompts, by_prompt, self.prompts.log_weights_for(words, rows)).log_softmax(1)
-            best = log_probs.sort(dim=1, descending=True, stable=True).indices[:, :top]
-            of_prompts = by_prompt.log_softmax(2).exp()
-            for row, numbers in enumerate(best.tolist()):
-                probabilities = log_probs[row, numbers].exp().tolist()
-                by_label = of_prompts[row][:, numbers].T.tolist()
-                yield Replies(
-                    Reply(self._labels[number], probability, tuple(of_label))
-                    for number, probability, of_label in zip(numbers, probabilities, by_label, strict=True)
-                )
+            best = best_first(log_probs, min(top, self.count))
+            yield from self._replies(best, log_probs.gather(1, best), by_prompt.log_softmax(2), self.word)

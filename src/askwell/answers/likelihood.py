@@ -14,10 +14,8 @@ from torch import Tensor
 
 from askwell.answers.encode import EncodedFacts
 from askwell.errors import BadOption
+from askwell.prompts.long_answers import log_p_of_lengths
 from askwell.prompts.prompt_set import PromptSet
-
-# The most log-probabilities held at once, for all prompts.
-_NUMBERS_AT_ONCE = 2**26
 
 ReadOnce = tuple[Float[Tensor, "facts prompts"], Float[Tensor, "facts prompts"]]
 """log p(y | t, x) and, where weights depend on x, log p(x | t): what never changes while only weights are tuned."""
@@ -59,26 +57,6 @@ def gold_log_probs(
         return prompts.pairs.gold_log_probs(tuned, encoded.xs, encoded.gold_tokens, rows)
     lengths = encoded.kind.lengths_on(prompts.lm)
     return prompts.long_answers.log_probs(tuned, encoded.xs, encoded.ys, rows, lengths)
-
-
-@torch.no_grad()
-def read_once(prompts: PromptSet, encoded: EncodedFacts, at_once: int) -> ReadOnce:
-    """Read all facts under every prompt, in batches of this many, for when only weights are tuned."""
-    parts = []
-    for rows in encoded.rows.split(at_once):
-        gold = gold_log_probs(prompts, encoded, rows)
-        parts.append((gold, prompts.log_p_x(encoded.xs, rows) if prompts.weighting.reads_x else gold))
-    return torch.cat([gold for gold, _ in parts]), torch.cat([log_p_x for _, log_p_x in parts])
-
-
-def facts_at_once(prompts: PromptSet, encoded: EncodedFacts) -> int:
-    """Return how many facts can be trained on in one forward and backward pass within bounded memory."""
-    if not encoded.kind.is_long:
-        return prompts.pairs.facts_at_once(prompts.pairs.bytes_of_fact(encoded.xs))
-    if prompts.is_product:
-        steps = int(encoded.ys.lengths.max()) + 1
-        return max(1, _NUMBERS_AT_ONCE // (len(prompts.prompts) * steps * prompts.lm.vocabulary_size))
-    return prompts.pairs.facts_at_once(prompts.long_answers.bytes_of_fact(encoded.xs, encoded.ys))
 
 
 # ── products ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -138,4 +116,7 @@ def _product_of_steps(
     of_steps = of_target @ exponents - log_total
     total = of_steps.new_zeros(len(rows)).index_add(0, steps[0].pairs, of_steps)
     log_lengths = encoded.kind.lengths_on(prompts.lm)
-    return total if log_lengths is None else total + answers.log_length(encoded.ys, rows, log_lengths)
+    if log_lengths is None:
+        return total
+    lengths = encoded.ys.lengths[prompts.pairs.y_places[0], rows]  # all prompts need y in one form
+    return total + log_p_of_lengths(lengths, log_lengths)

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,12 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedFacts, LeftOutFact
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind, EncodedFacts, LeftOutFact
 from askwell.answers.likelihood import Likelihood, ReadOnce
-from askwell.answers.prompt_answers import BatchNotes, PromptAnswers, sum_dtype
-from askwell.answers.reply import PromptReply
-from askwell.answers.strategy import Answers, Golds, Prior, Ranking, drawn, mean_description
+from askwell.answers.reply import PromptReply, Replies, Reply
+from askwell.answers.strategy import Answers, BatchNotes, Golds, Prior, PromptAnswers, Ranking, sum_dtype
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
 from askwell.lms.batches import Words
@@ -25,7 +23,7 @@ from askwell.prompts.prompt_set import PromptSet
 
 NOT_A_CANDIDATE = "y is not among the candidates"
 MOST_XS_OF_PRIOR = 500
-"""A prior is the mean over at most this many x's of train."""
+"""A prior is the mean over at most this many x's of train; of answers that are searched for, over fewer."""
 # The most numbers (facts × answers) held at once.
 NUMBERS_AT_ONCE = 2**23
 
@@ -59,10 +57,18 @@ def rank_golds(
     return Ranked(raw - others_before, raw, gold[:, 0])
 
 
-def best_answers(log_probs: Float[Tensor, " answers"], least: Float[Tensor, " 1"], top: int) -> Int[Tensor, " best"]:
-    """Return the best answers, where `least` is the log-probability of the last; equal ones keep their order."""
-    reached = (log_probs >= least).nonzero()[:, 0]
-    return reached[log_probs[reached].sort(descending=True, stable=True).indices[:top]]
+def best_first(log_probs: Float[Tensor, "xs answers"], top: int) -> Int[Tensor, "xs top"]:
+    """Return the most probable answers of each row, best first, equally probable ones always in the same order."""
+    # A stable sort of only the possible ones: sorting a whole vocabulary takes longer than the LM.
+    found = log_probs.topk(top)
+    places = found.indices.sort(dim=1).values
+    order = log_probs.gather(1, places).sort(dim=1, descending=True, stable=True).indices
+    places = places.gather(1, order)
+    # Where more are as probable as the last one, topk takes any of them.
+    for row in ((log_probs >= found.values[:, -1:]).sum(1) > top).nonzero()[:, 0].tolist():
+        likely = (log_probs[row] >= found.values[row, -1]).nonzero()[:, 0]
+        places[row] = likely[log_probs[row][likely].sort(descending=True, stable=True).indices[:top]]
+    return places
 
 
 def combine(
@@ -80,6 +86,7 @@ class ListedAnswers(Answers):
     """Answers by their numbers in a list."""
 
     is_listed = True
+    most_xs_of_prior = MOST_XS_OF_PRIOR
     count: int
     is_closed: bool
     """Whether nothing else can be answered, so that probabilities sum to one over the list."""
@@ -176,9 +183,23 @@ class ListedAnswers(Answers):
         (words, rows), given, kept = self._words(xs), self._given(), self.prompts.tuned.kept.tolist()
         for row in rows.split(1):
             log_probs = self.by_prompt(words, row)[0][:, given]
-            best = (log_probs.log_softmax(1) if self.is_closed else log_probs).max(1)
+            best = self._normalised(log_probs).max(1)
             numbers, probabilities = given[best.indices].tolist(), best.values.exp().tolist()
-            yield [self._reply_of(prompt, self.word(numbers[prompt]), probabilities[prompt]) for prompt in kept]
+            own = [(prompt, self.word(numbers[prompt]), probabilities[prompt]) for prompt in kept]
+            yield self._prompt_replies(self.prompts.weights.detach(), own)
+
+    def _replies(
+        self,
+        answers: Int[Tensor, "xs top"],
+        log_probs: Float[Tensor, "xs top"],
+        by_prompt: Float[Tensor, "xs prompts answers"],
+        word: Callable[[int], str],
+    ) -> Iterator[Replies]:
+        """Yield the replies of these answers to each x, given the log-probabilities of all answers by prompt, and how
+        an answer is spelled."""
+        of_prompts = by_prompt.gather(2, answers[:, None, :].expand(-1, by_prompt.shape[1], -1)).exp().transpose(1, 2)
+        for row in zip(answers.tolist(), log_probs.exp().tolist(), of_prompts.tolist(), strict=True):
+            yield Replies(Reply(word(number), p, tuple(each)) for number, p, each in zip(*row, strict=True))
 
     def _given(self) -> Int[Tensor, " answers"]:
         """Return the numbers of the answers that can be given."""
@@ -208,12 +229,12 @@ class ListedAnswers(Answers):
             record.append(notes.answers(log_probs))
         facts = [encoded.facts[row] for row in rows.tolist()]
         corrected = prior.correct(log_probs, facts, golds, top) if isinstance(prior, ListedPrior) else []
-        ranked = self.ranked(log_probs, facts, golds)
-        if self.is_closed:  # nothing else can be answered, so probabilities sum to one
-            log_probs = log_probs.log_softmax(1)
-            numbers = torch.tensor(self._gold_numbers(facts), device=log_probs.device)
-            ranked = ranked._replace(log_probabilities=log_probs.gather(1, numbers[:, None])[:, 0])
-        return self.rankings(ranked, self.best(log_probs, top)), corrected
+        shown = self._normalised(log_probs)
+        return self.rankings(self.ranked(log_probs, facts, golds, shown), self.best(shown, top)), corrected
+
+    def _normalised(self, log_probs: Float[Tensor, "*rest answers"]) -> Float[Tensor, "*rest answers"]:
+        """Return log-probabilities that sum to one over the list, if nothing else can be answered."""
+        return log_probs.log_softmax(-1) if self.is_closed else log_probs
 
     @torch.no_grad()
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
@@ -223,14 +244,20 @@ class ListedAnswers(Answers):
         for rows in self.batches(encoded):
             log_probs = self.log_probs(encoded.xs, rows)
             facts = [encoded.facts[row] for row in rows.tolist()]
-            ranked = self.ranked(log_probs.log_softmax(1) if self.is_closed else log_probs, facts, golds)
+            ranked = self.ranked(self._normalised(log_probs), facts, golds)
             rankings += self.rankings(ranked)
             log_probabilities.append(ranked.log_probabilities)
         log_loss = -float(torch.cat(log_probabilities).mean())
         return rankings, log_loss if math.isfinite(log_loss) else None
 
-    def ranked(self, log_probs: Float[Tensor, "facts answers"], facts: Sequence[Fact], golds: Golds) -> Ranked:
-        """Rank the ys of facts, given the log-probabilities of all answers."""
+    def ranked(
+        self,
+        scores: Float[Tensor, "facts answers"],
+        facts: Sequence[Fact],
+        golds: Golds,
+        log_probs: Float[Tensor, "facts answers"] | None = None,
+    ) -> Ranked:
+        """Rank the ys of facts by the scores of all answers: their log-probabilities, unless these are given."""
         numbers, others = self._gold_numbers(facts), []
         self.numbers_of([y for fact in facts for y in golds.get(fact.x, ())])  # all at once
         for fact, number in zip(facts, numbers, strict=True):
@@ -238,8 +265,12 @@ class ListedAnswers(Answers):
             others.append(sorted(other for other in of_x if other is not None))
         most = max(map(len, others), default=0)
         padded = torch.tensor([row + [-1] * (most - len(row)) for row in others], dtype=torch.long)
-        device = log_probs.device
-        return rank_golds(log_probs, torch.tensor(numbers, device=device), padded.view(len(facts), most).to(device))
+        device = scores.device
+        of_golds = torch.tensor(numbers, device=device)
+        ranked = rank_golds(scores, of_golds, padded.view(len(facts), most).to(device))
+        if log_probs is None:
+            return ranked
+        return ranked._replace(log_probabilities=log_probs.gather(1, of_golds[:, None])[:, 0])
 
     def _gold_numbers(self, facts: Sequence[Fact]) -> list[int]:
         numbers = [number for number in self.numbers_of([fact.y for fact in facts]) if number is not None]
@@ -249,12 +280,11 @@ class ListedAnswers(Answers):
 
     def best(self, log_probs: Float[Tensor, "facts answers"], top: int) -> list[tuple[tuple[str, ...], Tensor]]:
         """Return the most probable answers of each row, and their probabilities."""
-        least = log_probs.topk(min(max(top, 1), log_probs.shape[1]), dim=1).values[:, -1:]
-        found = []
-        for of_fact, last in zip(log_probs, least, strict=True):
-            answers = best_answers(of_fact, last, top)
-            found.append((tuple(map(self.word, answers.tolist())), of_fact[answers].exp()))
-        return found
+        best = best_first(log_probs, min(max(top, 1), log_probs.shape[1]))[:, :top]
+        return [
+            (tuple(map(self.word, answers.tolist())), of_fact[answers].exp())
+            for of_fact, answers in zip(log_probs, best, strict=True)
+        ]
 
     def rankings(self, ranked: Ranked, best: Sequence[tuple[tuple[str, ...], Tensor]] = ()) -> list[Ranking]:
         """Convert ranks to rankings, with the best answers to each fact if there are any."""
@@ -285,35 +315,21 @@ class ListedAnswers(Answers):
         return ListedPrior(f"how often each y occurs in {total} train facts", self, log_shares)
 
     @torch.no_grad()
-    def mean_prior(self, relation: Relation, *, seed: int = 0, most: int = MOST_XS_OF_PRIOR) -> "ListedPrior":
-        """Return the mean of p(y | x, r) over the distinct x's of train; of more than `most`, that many are drawn with
-        the seed. It takes as long as asking about that many facts, but only as much memory as a few of them."""
-        distinct = sorted({fact.x for fact in relation.train})
-        # Drawn first: most of a million x's are never asked, and tokenising them takes as long as the rest of a run.
-        some = drawn(distinct, most, seed)
-        reasons = self.why_unaskable(some)
-        xs = [x for x, reason in zip(some, reasons, strict=True) if reason is None]
-        if not xs:
-            raise NothingLeft(f"train x's of {relation.name}", Counter(reason for reason in reasons if reason))
-        lm, (words, rows) = self.prompts.lm, self._words(xs)
+    def _prior(
+        self,
+        description: str,
+        xs: Words,
+        rows: Int[Tensor, " xs"],
+        log_weights: Float[Tensor, " prompts"] | None = None,
+    ) -> "ListedPrior":
+        """Return the mean over these x's. It takes as much memory as a few of them."""
+        lm = self.prompts.lm
         total = torch.full((self.count,), -torch.inf, dtype=sum_dtype(lm), device=lm.device)
         for batch in rows.split(self.asked_at_once):
             # Summed as logarithms: tiny probabilities would underflow to a prior of 0.
-            total = torch.logaddexp(total, self.log_probs(words, batch).to(total.dtype).logsumexp(0))
-        of = len(xs) if len(some) == len(distinct) else len(distinct)
-        log_mean = total - torch.log(torch.tensor(len(xs), dtype=total.dtype))
-        return ListedPrior(mean_description(len(xs), of, seed), self, log_mean)
-
-    @torch.no_grad()
-    def masked_prior(self) -> "ListedPrior | None":
-        """Return p(y | r) with one mask token in place of x; None if the LM is not asked with masks."""
-        words = self._masked_x()
-        if words is None:
-            return None
-        lm = self.prompts.lm
-        log_weights = self._static_log_weights() if self.prompts.weighting.reads_x else None
-        log_probs = self.log_probs(words, torch.zeros(1, dtype=torch.long, device=lm.device), log_weights=log_weights)
-        return ListedPrior("the answer to one mask token in place of x", self, log_probs[0].to(sum_dtype(lm)))
+            of_batch = self.log_probs(xs, batch, log_weights=log_weights).to(total.dtype)
+            total = torch.logaddexp(total, of_batch.logsumexp(0))
+        return ListedPrior(description, self, total - torch.log(torch.tensor(len(rows), dtype=total.dtype)))
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from askwell.answers import listed
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedFacts, LeftOutFact
-from askwell.answers.kind import ONE_TOKEN
-from askwell.answers.listed import ListedAnswers
-from askwell.answers.prompt_answers import BatchNotes
-from askwell.answers.reply import PromptReply, Replies, Reply
+from askwell.answers.encode import ONE_TOKEN
+from askwell.answers.listed import ListedAnswers, best_first
+from askwell.answers.reply import PromptReply, Replies
+from askwell.answers.strategy import BatchNotes
 from askwell.errors import NothingLeft
 from askwell.lms.batches import Words
 from askwell.prompts.prompt_set import PromptSet
@@ -66,13 +65,6 @@ class OneTokenAnswers(ListedAnswers):
 
     def _notes(self, fact_count: int) -> BatchNotes:
         return BatchNotes(self.prompts, fact_count, self.prompts.token_words.count, self._allowed)
-
-    def choose(self, encoded: EncodedFacts) -> tuple[EncodedFacts, tuple[LeftOutFact, ...]]:
-        """Return the facts whose y is one of the answers, and the others."""
-        for fact, number in zip(encoded.facts, encoded.answers.tolist(), strict=True):  # already tokenised
-            if number >= 0:
-                self._numbers[fact.y] = number if self._allowed is None else self._place.get(number)
-        return super().choose(encoded)
 
     # ── log p(y | x, r) of all answers ────────────────────────────────────────────────────────────────────────────
 
@@ -193,11 +185,8 @@ class OneTokenAnswers(ListedAnswers):
             combined = combined.log_softmax(1)
             by_prompt = by_prompt - by_prompt[..., allowed].logsumexp(2, keepdim=True)
         places = best_first(combined, min(top, combined.shape[1]))
-        answers = allowed[places]
-        of_prompts = by_prompt.gather(2, answers[:, None, :].expand(-1, by_prompt.shape[1], -1)).exp().transpose(1, 2)
         word = self.prompts.token_words.word
-        for row in zip(answers.tolist(), combined.gather(1, places).exp().tolist(), of_prompts.tolist(), strict=True):
-            yield Replies(Reply(word(number), p, tuple(each)) for number, p, each in zip(*row, strict=True))
+        yield from self._replies(allowed[places], combined.gather(1, places), by_prompt, word)
 
     @property
     def _askable(self) -> Int[Tensor, " answers"]:
@@ -218,17 +207,3 @@ class OneTokenAnswers(ListedAnswers):
         best = self.prompts.of_words(log_probs, every, -torch.inf).max(1)
         of_prompts = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
         return self._behind(x, [(self.prompts.token_words.word(number), p) for number, p in of_prompts])
-
-
-def best_first(log_probs: Float[Tensor, "xs answers"], top: int) -> Int[Tensor, "xs top"]:
-    """Return the most probable answers of each row, best first, equally probable ones always in the same order."""
-    # A stable sort of only the possible ones: sorting a whole vocabulary takes longer than the LM.
-    found = log_probs.topk(top)
-    places = found.indices.sort(dim=1).values
-    order = log_probs.gather(1, places).sort(dim=1, descending=True, stable=True).indices
-    places = places.gather(1, order)
-    # Where more are as probable as the last one, topk takes any of them.
-    for row in ((log_probs >= found.values[:, -1:]).sum(1) > top).nonzero()[:, 0].tolist():
-        likely = (log_probs[row] >= found.values[row, -1]).nonzero()[:, 0]
-        places[row] = likely[log_probs[row][likely].sort(descending=True, stable=True).indices[:top]]
-    return places

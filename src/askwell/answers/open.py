@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.answers.answer_search import AnswerSearch, LikelyAnswer, LikelyAnswers
+from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import EncodedFacts
-from askwell.answers.prompt_answers import PromptAnswers
 from askwell.answers.reply import PromptReply, Replies, Reply
-from askwell.answers.search import SearchLimits
-from askwell.answers.strategy import Answers, Golds, Prior, Ranking, drawn, mean_description
+from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
+from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, UsageError
 from askwell.lms.batches import TokenisedTexts, Words
@@ -39,8 +38,6 @@ _OPENED_TO_ASK, _LEAST_OPENED_TO_ASK = 500, 100
 seconds from an LM of 100 M parameters."""
 _OPENED_FOR_THE_BEST = 4
 """Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
-_MOST_XS = 32
-"""The prior of open answers is the mean over at most this many x's of train."""
 _PRIOR_ANSWERS = 30
 
 
@@ -48,6 +45,7 @@ class OpenAnswers(Answers):
     """Strings of any length up to a limit."""
 
     is_listed = False
+    most_xs_of_prior = 32
     _known: tuple[Golds, "_Spellings"] | None = None
 
     @property
@@ -69,7 +67,7 @@ class OpenAnswers(Answers):
             for found in search.best(words, rows):
                 certain = [a for a in found.answers if found.is_exact or a.log_probability >= found.unseen]
                 replies = Replies(
-                    Reply(answer.text, math.exp(answer.log_probability), tuple(map(math.exp, answer.by_prompt)))
+                    Reply(answer.text, math.exp(answer.log_probability), tuple(map(math.exp, answer.parts.tolist())))
                     for answer in certain or found.answers[:1]
                 )
                 if not found.is_exact:
@@ -86,7 +84,8 @@ class OpenAnswers(Answers):
         for some in rows.split(_FACTS_AT_ONCE):
             by_prompt = [search.best(words, some, log_weights=certain) for search in searches]
             for of_x in zip(*by_prompt, strict=True):
-                yield [self._reply_of(prompt, *_best(found)) for prompt, found in zip(prompts, of_x, strict=True)]
+                own = [(prompt, *_best(found)) for prompt, found in zip(prompts, of_x, strict=True)]
+                yield self._prompt_replies(self.prompts.weights.detach(), own)
 
     # ── evaluation ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -153,7 +152,7 @@ class OpenAnswers(Answers):
         rows: Int[Tensor, " facts"],
         facts: Sequence[Fact],
         spellings: "_Spellings",
-        found: Sequence[LikelyAnswers],
+        found: Sequence[FoundAnswers],
     ) -> list[float]:
         """Return the log-probabilities of the ys of facts; only those that were not found are computed."""
         golds = [of_fact.log_probability_of(spellings.text(fact.y)) for fact, of_fact in zip(facts, found, strict=True)]
@@ -169,10 +168,10 @@ class OpenAnswers(Answers):
         spellings: "_Spellings",
         answers: int,
         opened: int | None = None,
-    ) -> list[LikelyAnswers]:
+    ) -> list[FoundAnswers]:
         """Return the answers to each fact that are at least as probable as y, up to this many wrong ones. A few
         prefixes are opened at first, which is enough for most, and many more for the others."""
-        found = dict.fromkeys(range(len(golds)), LikelyAnswers((), is_exact=True))
+        found = dict.fromkeys(range(len(golds)), FoundAnswers((), is_exact=True))
         right = [spellings.right(encoded.facts[row]) for row in rows.tolist()]
         asked = [number for number, gold in enumerate(golds) if gold > -math.inf]
         at_once = _OPENED_FOR_THE_BEST if answers == 1 else SearchLimits.at_once
@@ -194,7 +193,7 @@ class OpenAnswers(Answers):
     def _gold_log_probs(self, encoded: EncodedFacts, rows: Int[Tensor, " facts"]) -> list[float]:
         return self.likelihood(encoded, rows).total.double().tolist()
 
-    def _prompt_answers(self, xs: Words, rows: Int[Tensor, " facts"], found: Sequence[LikelyAnswers]) -> PromptAnswers:
+    def _prompt_answers(self, xs: Words, rows: Int[Tensor, " facts"], found: Sequence[FoundAnswers]) -> PromptAnswers:
         """Return how probable each prompt finds the answers that the whole mixture finds best.
 
         A prompt's best answer is the best of these to it, and divergences are those of the distributions over these
@@ -204,7 +203,7 @@ class OpenAnswers(Answers):
         weights = self.prompts.log_weights_for(xs, rows).exp().double().detach().cpu().numpy()[:, prompts]
         best, divergences = [], []
         for of_fact, of_prompts in zip(found, weights, strict=True):
-            probs = np.exp([[answer.by_prompt[prompt] for prompt in prompts] for answer in of_fact.answers])
+            probs = np.exp([answer.parts[prompts].tolist() for answer in of_fact.answers])
             probs = probs.reshape(len(of_fact.answers), len(prompts))
             rest = np.clip(1 - probs.sum(0), 0, None)
             everything = np.vstack([probs, rest])
@@ -238,30 +237,22 @@ class OpenAnswers(Answers):
         if not counts:
             raise UsageError(f"no train y of {relation.name} can be an answer")
         total = counts.total()
-        answers = tuple(LikelyAnswer(text, math.log(count / total), ()) for text, count in counts.most_common())
-        found = LikelyAnswers(answers, is_exact=True)
+        answers = tuple(
+            FoundAnswer(text, math.log(count / total), torch.empty(0)) for text, count in counts.most_common()
+        )
+        found = FoundAnswers(answers, is_exact=True)
         return OpenPrior(f"how often each y occurs in {total} train facts", self, found)
 
-    def mean_prior(self, relation: Relation, *, seed: int = 0) -> "OpenPrior":
-        """Return the answers that are most probable as the mean of p(y | x, r) over x's of train."""
-        distinct = sorted({fact.x for fact in relation.train})
-        askable = [x for x, reason in zip(distinct, self.why_unaskable(distinct), strict=True) if reason is None]
-        if not askable:
-            raise UsageError(f"no train x of {relation.name} can be asked")
-        xs = drawn(askable, _MOST_XS, seed)
-        words, rows = self._words(xs)
-        (found,) = self._search(answers=_PRIOR_ANSWERS).best_of_bags(words, rows[None])
-        return OpenPrior(mean_description(len(xs), len(askable), seed), self, found)
-
-    def masked_prior(self) -> "OpenPrior | None":
-        """Return the answers to one mask token in place of x; None where the LM is not asked with masks."""
-        words = self._masked_x()
-        if words is None:
-            return None
-        only = torch.zeros(1, dtype=torch.long, device=self.prompts.lm.device)
-        search = self._search(answers=_PRIOR_ANSWERS)
-        (found,) = search.best(words, only, log_weights=self._static_log_weights())
-        return OpenPrior("the answer to one mask token in the place of x", self, found)
+    def _prior(
+        self,
+        description: str,
+        xs: Words,
+        rows: Int[Tensor, " xs"],
+        log_weights: Float[Tensor, " prompts"] | None = None,
+    ) -> "OpenPrior":
+        """Return the answers that are most probable as the mean over these x's."""
+        (found,) = self._search(answers=_PRIOR_ANSWERS).best(xs, rows[None], log_weights=log_weights)
+        return OpenPrior(description, self, found)
 
 
 @dataclass(frozen=True)
@@ -269,7 +260,7 @@ class OpenPrior(Prior):
     """Strings that are given to every x, with their probabilities."""
 
     answers: OpenAnswers
-    found: LikelyAnswers
+    found: FoundAnswers
 
     def of(self, text: str) -> float:
         """Return the log-probability of an answer, -inf for one that is not among those given."""
@@ -311,7 +302,7 @@ class _Spellings:
         """Return the other right answers for a fact's x."""
         return self.right(fact) - {self.text(fact.y)}
 
-    def ranking(self, fact: Fact, gold: float, found: LikelyAnswers, top: int) -> Ranking:
+    def ranking(self, fact: Fact, gold: float, found: FoundAnswers, top: int) -> Ranking:
         """Return the ranking of a fact, given its log-probability and what was found."""
         y, others = self.text(fact.y), self.others(fact)
         own = found.log_probability_of(y)
@@ -345,11 +336,11 @@ def _capped(rank: float) -> float:
     return rank if rank <= RANKED else math.inf
 
 
-def _best(found: LikelyAnswers) -> tuple[str, float]:
+def _best(found: FoundAnswers) -> tuple[str, float]:
     return (found.answers[0].text, math.exp(found.answers[0].log_probability)) if found.answers else ("", 0.0)
 
 
-def _merged(found: LikelyAnswers, others: LikelyAnswers) -> LikelyAnswers:
+def _merged(found: FoundAnswers, others: FoundAnswers) -> FoundAnswers:
     """Add the answers of another search to what one found."""
     answers = {answer.text: answer for answer in (*others.answers, *found.answers)}.values()
     ordered = sorted(answers, key=lambda answer: -answer.log_probability)

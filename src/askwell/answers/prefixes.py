@@ -94,7 +94,7 @@ class PrefixReader:
                 yield self._of_sentences(prefixes[some], texts[some]).view(-1, experts, self._lm.vocabulary_size)
             return
         for hidden in self._hidden(prefixes, texts).split(together * experts):
-            yield self._lm.logits_of_hidden(hidden).view(-1, experts, self._lm.vocabulary_size)
+            yield self._lm.head.logits(hidden).view(-1, experts, self._lm.vocabulary_size)
 
     def _keeps(self, prefixes: Sequence[Prefix]) -> bool:
         """Tell whether the sentences so far can be cached; once they cannot, neither can later, longer ones."""

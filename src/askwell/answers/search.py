@@ -9,7 +9,7 @@ continue. Their probability is a sum over experts: the prompts of a mixture, or 
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -28,6 +28,8 @@ class Prefix:
     """How many tokens the answers have; None if a token marks the end of an answer."""
     taken: frozenset[int] = frozenset()
     """The continuations that were kept when it was opened before."""
+    probability: float = 1.0
+    """Of all answers that may be found by opening it, together."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,38 @@ Open = Callable[[Sequence[Prefix], int], Continuations]
 
 @dataclass(frozen=True)
 class FoundAnswer:
-    """A whole answer."""
+    """A whole answer and its log-probability."""
 
     text: str
-    tokens: tuple[int, ...]
     log_probability: float
-    log_joint: Float[Tensor, " experts"]
-    """log p(expert) + log p(the answer | expert)."""
+    parts: Float[Tensor, " experts"]
+    """log p(expert) + log p(the answer | expert); of an answer of a mixture, log p(y | t, x) under each prompt."""
+    tokens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoundAnswers:
+    """The answers to one question that were found, the most probable first."""
+
+    answers: tuple[FoundAnswer, ...]
+    is_exact: bool
+    """Whether no other answer can be as probable as the last of these, or as the one that was looked for."""
+    unseen: float = -math.inf
+    """Anything that was not found is at most as probable as this, or as the last that was found."""
+    left: float = 0.0
+    """Those that were not found have at most this probability together, leaving aside what is too improbable to
+    matter."""
+
+    def log_probability_of(self, text: str) -> float | None:
+        """Return the log-probability of an answer, None if it was not found."""
+        return next((answer.log_probability for answer in self.answers if answer.text == text), None)
+
+    def most_unseen(self, log_probability: float) -> float:
+        """Return the most answers that can be as probable as this and were not found."""
+        if self.unseen < log_probability:
+            return 0.0
+        probability = math.exp(log_probability)
+        return self.left * (1 + 1e-9) // probability if probability else math.inf
 
 
 @dataclass(frozen=True)
@@ -115,23 +142,6 @@ class SearchLimits:
     answer of many tokens would wait for irrelevant ones."""
 
 
-@dataclass(frozen=True)
-class _Branch:
-    """A prefix that may be opened: one of the continuations of another, or one that was opened before."""
-
-    question: int
-    tokens: tuple[int, ...]
-    length: int | None
-    joint: Float[Tensor, "experts kept"]
-    column: int
-    probability: float
-    """Of all answers that may be found by opening it, together."""
-    taken: frozenset[int] = frozenset()
-
-    def as_prefix(self) -> Prefix:
-        return Prefix(self.question, self.tokens, self.joint[:, self.column], self.length, self.taken)
-
-
 IsCounted = Callable[[int, str], bool]
 """Whether an answer to a question counts towards the limit."""
 
@@ -147,7 +157,7 @@ class _Search:
     sure: float
     """Only answers that are at least this probable count towards the limit."""
     counts: IsCounted | None
-    heap: list[tuple[float, int, _Branch]] = field(default_factory=list)
+    heap: list[tuple[float, int, Prefix]] = field(default_factory=list)
     found: list[FoundAnswer] = field(default_factory=list)
     best: list[float] = field(default_factory=list)
     """The most probable of the answers that count, as many as are enough: a heap."""
@@ -184,8 +194,8 @@ class _Search:
             return False
         return self.most < -self.heap[0][0]
 
-    def push(self, branch: _Branch, log_probability: float) -> None:
-        heapq.heappush(self.heap, (-log_probability, self.pushed, branch))
+    def push(self, prefix: Prefix, log_probability: float) -> None:
+        heapq.heappush(self.heap, (-log_probability, self.pushed, prefix))
         self.pushed += 1
 
     def pop(self) -> list[Prefix]:
@@ -197,7 +207,7 @@ class _Search:
         while len(prefixes) < at_once and not self.is_over and -self.heap[0][0] >= least:
             if not prefixes:
                 least = -self.heap[0][0] - self.limits.spread
-            prefixes.append(heapq.heappop(self.heap)[2].as_prefix())
+            prefixes.append(heapq.heappop(self.heap)[2])
             self.opened += 1
         return prefixes
 
@@ -205,39 +215,26 @@ class _Search:
         """Record a whole answer."""
         if text is None or log_probability < self.bound:
             return
-        self.found.append(FoundAnswer(text, tokens, log_probability, log_joint))
+        self.found.append(FoundAnswer(text, log_probability, log_joint, tokens))
         self.most = max(self.most, log_probability)
         if log_probability >= self.sure and (self.counts is None or self.counts(self.number, text)):
             heapq.heappush(self.best, log_probability)
             if len(self.best) > self.limits.answers:
                 heapq.heappop(self.best)
 
-    def result(self) -> "SearchResult":
+    def result(self) -> FoundAnswers:
         """Return what was found."""
         answers = sorted(self.found, key=lambda answer: (-answer.log_probability, answer.tokens))
         unseen = -self.heap[0][0] if self.heap else -math.inf
-        left = math.fsum(branch.probability for minus, _, branch in self.heap if -minus >= self.bound)
+        left = math.fsum(prefix.probability for minus, _, prefix in self.heap if -minus >= self.bound)
         if self.least is not None:
             # If enough were found, nothing more was searched for, however many more there are.
             is_exact = self.has_enough or unseen < self.least
-            return SearchResult(tuple(answers), is_exact, max(unseen, self.least), left)
+            return FoundAnswers(tuple(answers), is_exact, max(unseen, self.least), left)
         kept = tuple(answer for answer in answers if answer.log_probability >= self.bound)
         if self.counts is None:
             kept = kept[: self.limits.answers]  # of several that are as probable as the last
-        return SearchResult(kept, unseen < self.bound or unseen == -math.inf, unseen, left)
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """The answers to one question, the most probable first."""
-
-    answers: tuple[FoundAnswer, ...]
-    is_exact: bool
-    """Whether no other answer can be as probable as the last of these, or as the threshold."""
-    unseen: float = -math.inf
-    """Anything that was not found is at most as probable as this, or as the last that was found."""
-    left: float = 0.0
-    """The probability of all answers together that were not found, without those that are too improbable to matter."""
+        return FoundAnswers(kept, unseen < self.bound or unseen == -math.inf, unseen, left)
 
 
 def search_answers(
@@ -249,7 +246,7 @@ def search_answers(
     least: Sequence[float] | None = None,
     sure: Sequence[float] | None = None,
     counts: IsCounted | None = None,
-) -> list[SearchResult]:
+) -> list[FoundAnswers]:
     """Find the most probable answers to each question, from its first prefixes (no token yet, one for each length).
 
     `text_of` gives the surface string of tokens, None where they spell no answer (another spelling of some string, a
@@ -265,9 +262,7 @@ def search_answers(
     for search, prefixes in zip(searches, roots, strict=True):
         for prefix in prefixes:
             log_probability = float(prefix.log_joint.logsumexp(0))
-            joint = prefix.log_joint.unsqueeze(1)
-            root = _Branch(search.number, prefix.tokens, prefix.length, joint, 0, math.exp(log_probability))
-            search.push(root, log_probability)
+            search.push(replace(prefix, probability=math.exp(log_probability)), log_probability)
     while chosen := [prefix for search in searches for prefix in search.pop()]:
         branches = max(limits.branches, *(4 * len(prefix.taken) for prefix in chosen))
         _extend(searches, chosen, open_(chosen, branches), text_of, limits)
@@ -299,19 +294,16 @@ def _extend(
         search, depth = searches[prefix.question], len(prefix.tokens) + 1
         if depth > (prefix.length or limits.tokens):
             continue
-        for column, (token, log_probability) in enumerate(zip(tokens[row], of_tokens[row], strict=True)):
+        for token, log_probability, of_experts in zip(tokens[row], of_tokens[row], joint[row].unbind(1), strict=True):
             if log_probability == -math.inf or log_probability < search.bound or token in prefix.taken:
                 continue
             longer = (*prefix.tokens, token)
             if prefix.length == depth:
-                search.keep(text_of(longer), longer, log_probability, joint[row, :, column])
+                search.keep(text_of(longer), longer, log_probability, of_experts)
             else:
                 probability = math.exp(log_probability)
-                branch = _Branch(prefix.question, longer, prefix.length, joint[row], column, probability)
+                branch = Prefix(prefix.question, longer, of_experts, prefix.length, probability=probability)
                 search.push(branch, log_probability)
         if cuts[row] > -math.inf and cuts[row] >= search.bound:
-            again = _Branch(
-                prefix.question, prefix.tokens, prefix.length, log_joint[row].unsqueeze(1), 0,
-                max(left[row], math.exp(cuts[row])), prefix.taken.union(tokens[row]),
-            )  # fmt: skip
-            search.push(again, cuts[row])
+            taken, probability = prefix.taken.union(tokens[row]), max(left[row], math.exp(cuts[row]))
+            search.push(replace(prefix, taken=taken, probability=probability), cuts[row])

@@ -1,30 +1,34 @@
 """The interface through which all mixtures answer: with one token, among candidates, or with strings of any length.
 
 Training, evaluation, asking and serving call an `Answers` without knowing its kind. `OneTokenAnswers`,
-`CandidateAnswers` and `OpenAnswers` are the existing ones; a new one takes a subclass and a line in `choose.py`.
+`CandidateAnswers` and `OpenAnswers` are the existing ones; a new one takes a subclass and a line in `asking.py`.
 """
 
 import random
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedFacts, LeftOutFact
-from askwell.answers.kind import AnswerKind
-from askwell.answers.likelihood import Likelihood, ReadOnce, facts_at_once, likelihood, read_once
-from askwell.answers.prompt_answers import PromptAnswers
+from askwell.answers.encode import AnswerKind, EncodedFacts, LeftOutFact
+from askwell.answers.likelihood import Likelihood, ReadOnce, gold_log_probs, likelihood
 from askwell.answers.reply import PromptReply, Replies
 from askwell.data.facts import Fact, Relation
-from askwell.errors import UsageError
+from askwell.errors import NothingLeft, UsageError
 from askwell.lms.batches import PLACES, Words
+from askwell.lms.frozen import FrozenLM
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import AnswersName
+
+# The most log-probabilities that a product holds at once, for all prompts.
+_NUMBERS_OF_PRODUCT = 2**26
 
 Golds = Mapping[str, Sequence[str]]
 """All right answers for each x."""
@@ -46,6 +50,93 @@ class Ranking:
 
 
 @dataclass(frozen=True)
+class PromptAnswers:
+    """The best answers of a mixture's prompts to some x's, as arrays to compute with; dropped prompts have none."""
+
+    prompts: tuple[int, ...]
+    """The numbers of the prompts that were not dropped."""
+    best: Int[np.ndarray, "xs prompts"]
+    """The number of each prompt's best answer."""
+    of_mixture: Int[np.ndarray, " xs"]
+    """The number of the mixture's best answer."""
+    weights: Float[np.ndarray, "xs prompts"]
+    """p(t | r), or p(t | r, x) of a data-dependent mixture; the exponents of a product."""
+    divergences: Float[np.ndarray, " xs"]
+    """The Jensen–Shannon divergence of the prompts' distributions, by these weights, in nats: the entropy of their
+    mean minus the mean of their entropies. It is 0 if all are the same."""
+
+    @classmethod
+    def joined(cls, parts: "Sequence[PromptAnswers]") -> "PromptAnswers":
+        """Concatenate the answers to several groups of x's."""
+        columns = zip(*((part.best, part.of_mixture, part.weights, part.divergences) for part in parts), strict=True)
+        return cls(parts[0].prompts, *map(np.concatenate, columns))
+
+    def of(self, rows: list[int]) -> "PromptAnswers":
+        """Return the answers to the x's in these rows."""
+        return PromptAnswers(
+            self.prompts, self.best[rows], self.of_mixture[rows], self.weights[rows], self.divergences[rows]
+        )
+
+
+class BatchNotes:
+    """Notes the distributions of the prompts for a batch of facts, of which all answers are listed.
+
+    Best answers are the best among those allowed; divergences are those of the whole distributions.
+    """
+
+    def __init__(
+        self, prompts: PromptSet, fact_count: int, answers: int, allowed: Int[Tensor, " candidates"] | None
+    ) -> None:
+        self.prompts = tuple(prompts.tuned.kept.tolist())
+        device, count = prompts.lm.device, len(self.prompts)
+        self._allowed = allowed
+        self._column = torch.full((len(prompts.prompts),), -1, device=device)
+        self._column[list(self.prompts)] = torch.arange(count, device=device)
+        nothing = torch.zeros(0, dtype=sum_dtype(prompts.lm), device=device)
+        self._best = nothing.new_zeros(fact_count, count, dtype=torch.long)
+        self._weights = nothing.new_zeros(fact_count, count)
+        self._mean = nothing.new_zeros(fact_count, answers)
+        self._mean_of_entropies = nothing.new_zeros(fact_count)
+
+    def note(
+        self,
+        rows: Int[Tensor, " pairs"],
+        prompts: Int[Tensor, " pairs"],
+        weights: Float[Tensor, " pairs"],
+        probs: Float[Tensor, "pairs answers"],
+    ) -> None:
+        """Note the distributions of some (fact, prompt) pairs."""
+        columns = self._column[prompts]
+        if (columns < 0).any():  # a product also asks dropped prompts
+            return
+        weights = weights.to(self._mean.dtype)
+        self._best[rows, columns] = best_of_rows(probs, self._allowed)
+        self._weights[rows, columns] = weights
+        self._mean_of_entropies.index_add_(0, rows, weights * torch.special.entr(probs.to(weights.dtype)).sum(1))
+        # Row by row: index_add_ would write out an index as large as the probabilities.
+        for row, weight, of_row in zip(rows.tolist(), weights.tolist(), probs, strict=True):
+            self._mean[row].add_(of_row, alpha=weight)
+
+    def answers(self, log_probs: Float[Tensor, "facts answers"]) -> PromptAnswers:
+        """Return what was noted, given the mixture's distribution over the answers that are ranked."""
+        of_mixture = log_probs.argmax(1) if self._allowed is None else self._allowed[log_probs.argmax(1)]
+        # Rounding can leave a tiny negative number where all prompts give the same distribution.
+        divergences = (torch.special.entr(self._mean).sum(1) - self._mean_of_entropies).clamp(min=0)
+        columns = (self._best, of_mixture, self._weights, divergences)
+        return PromptAnswers(self.prompts, *(column.cpu().numpy() for column in columns))
+
+
+def best_of_rows(values: Float[Tensor, "xs answers"], allowed: Int[Tensor, " candidates"] | None) -> Int[Tensor, " xs"]:
+    """Return the number of the best answer of each row; ties go to the first, as everywhere."""
+    return values.argmax(1) if allowed is None else allowed[values[:, allowed].argmax(1)]
+
+
+def sum_dtype(lm: FrozenLM) -> torch.dtype:
+    """Return double precision, if the device has it."""
+    return torch.float32 if lm.device.type == "mps" else torch.float64
+
+
+@dataclass(frozen=True)
 class Prior(ABC):
     """The same answers for every x."""
 
@@ -62,6 +153,8 @@ class Answers(ABC):
 
     is_listed: ClassVar[bool]
     """Whether the probabilities of all answers are computed: ranks cost nothing more, and a prior can correct them."""
+    most_xs_of_prior: ClassVar[int]
+    """A prior is the mean over at most this many x's of train."""
 
     def __init__(self, prompts: PromptSet, kind: AnswerKind, candidates: Candidates | None = None) -> None:
         self.prompts, self.kind, self.candidates = prompts, kind, candidates
@@ -115,11 +208,24 @@ class Answers(ABC):
         """Return what `likelihood` need not read again while only weights are tuned; None if there is nothing."""
         if self.prompts.is_product or self.candidates is not None:
             return None
-        return read_once(self.prompts, encoded, self.facts_at_once(encoded))
+        parts = []
+        with torch.no_grad():
+            for rows in encoded.rows.split(self.facts_at_once(encoded)):
+                gold = gold_log_probs(self.prompts, encoded, rows)
+                reads_x = self.prompts.weighting.reads_x
+                parts.append((gold, self.prompts.log_p_x(encoded.xs, rows) if reads_x else gold))
+        return torch.cat([gold for gold, _ in parts]), torch.cat([log_p_x for _, log_p_x in parts])
 
     def facts_at_once(self, encoded: EncodedFacts) -> int:
         """Return how many facts can be trained on in one forward and backward pass within bounded memory."""
-        return facts_at_once(self.prompts, encoded)
+        pairs, long_answers = self.prompts.pairs, self.prompts.long_answers
+        if not encoded.kind.is_long:
+            return pairs.facts_at_once(pairs.bytes_of_fact(encoded.xs))
+        if self.prompts.is_product:
+            steps = int(encoded.ys.lengths.max()) + 1
+            of_fact = len(self.prompts.prompts) * steps * self.prompts.lm.vocabulary_size
+            return max(1, _NUMBERS_OF_PRODUCT // of_fact)
+        return pairs.facts_at_once(long_answers.bytes_of_fact(encoded.xs, encoded.ys))
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -141,20 +247,18 @@ class Answers(ABC):
         return self._behind(x, [(reply.y, reply.by_prompt[number]) for number, reply in enumerate(best)])
 
     @torch.no_grad()
-    def _behind(self, x: str, own: Sequence[tuple[str, float]]) -> list[PromptReply]:
+    def _behind(self, x: str, own: Iterable[tuple[str, float]]) -> list[PromptReply]:
+        """Return what every prompt answers to x, with its weight for x, heaviest first."""
         weights = self.prompts.weights
         if not self.prompts.is_product:
-            xs, rows = self._words([x])
-            weights = self.prompts.log_weights_for(xs, rows)[0].exp()
-        behind = [
-            PromptReply(number, self.prompts.prompts[number].template.text, weight, y, probability)
-            for number, (weight, (y, probability)) in enumerate(zip(weights.tolist(), own, strict=True))
-        ]
-        return sorted(behind, key=lambda one: -one.weight)
+            weights = self.prompts.log_weights_for(*self._words([x]))[0].exp()
+        replies = self._prompt_replies(weights, [(number, *answer) for number, answer in enumerate(own)])
+        return sorted(replies, key=lambda one: -one.weight)
 
-    def _reply_of(self, prompt: int, y: str, probability: float) -> PromptReply:
-        weight = float(self.prompts.weights.detach()[prompt])
-        return PromptReply(prompt, self.prompts.prompts[prompt].template.text, weight, y, probability)
+    def _prompt_replies(self, weights: Tensor, own: Iterable[tuple[int, str, float]]) -> list[PromptReply]:
+        """Return what prompts answer, from their numbers, answers and probabilities."""
+        texts = [prompt.template.text for prompt in self.prompts.prompts]
+        return [PromptReply(number, texts[number], float(weights[number]), y, p) for number, y, p in own]
 
     def _words(self, xs: Sequence[str]) -> tuple[Words, Int[Tensor, " xs"]]:
         """Return the tokens of x's, and the row of each."""
@@ -198,35 +302,47 @@ class Answers(ABC):
     def majority(self, relation: Relation) -> Prior:
         """Return the ys of train by how often they occur there; it is an error if none can be an answer."""
 
-    @abstractmethod
-    def mean_prior(self, relation: Relation, *, seed: int = 0) -> Prior:
-        """Return the mean of p(y | x, r) over x's of train; it is an error if none can be asked."""
+    def mean_prior(self, relation: Relation, *, seed: int = 0, most: int | None = None) -> Prior:
+        """Return the mean of p(y | x, r) over the distinct x's of train; of more than `most`, that many are drawn with
+        the seed. It is an error if none can be asked."""
+        distinct = sorted({fact.x for fact in relation.train})
+        most = most or self.most_xs_of_prior
+        # Drawn first: most of a million x's are never asked, and tokenising them takes as long as the rest of a run.
+        some = distinct if len(distinct) <= most else sorted(random.Random(seed).sample(distinct, most))
+        reasons = self.why_unaskable(some)
+        xs = [x for x, reason in zip(some, reasons, strict=True) if reason is None]
+        if not xs:
+            raise NothingLeft(f"train x's of {relation.name}", Counter(reason for reason in reasons if reason))
+        of = len(xs) if len(some) == len(distinct) else len(distinct)
+        asked = f"all {of} x's of train"
+        if len(xs) != of:
+            asked = f"{len(xs)} of the {of} x's of train, drawn with the seed {seed}"
+        return self._prior(f"the mean of the answers to {asked}", *self._words(xs))
 
-    @abstractmethod
     def masked_prior(self) -> Prior | None:
         """Return p(y | r) with one mask token in place of x; None if the LM is not asked with masks."""
-
-    def _masked_x(self) -> Words | None:
-        """Return one mask token as an x; None if the LM is not asked with masks."""
         lm = self.prompts.lm
         mask = lm.tokenizer.mask_token_id
         if mask is None or not lm.family.masks_x:
             return None
         ids = torch.full((len(PLACES), 1, 1), mask, device=lm.device)
-        return Words(ids, torch.ones(len(PLACES), 1, dtype=torch.long, device=lm.device))
+        x = Words(ids, torch.ones(len(PLACES), 1, dtype=torch.long, device=lm.device))
+        # Without an x, weights cannot depend on it.
+        log_weights = self._static_log_weights() if self.prompts.weighting.reads_x else None
+        row = torch.zeros(1, dtype=torch.long, device=lm.device)
+        return self._prior("the answer to one mask token in place of x", x, row, log_weights)
+
+    @abstractmethod
+    def _prior(
+        self,
+        description: str,
+        xs: Words,
+        rows: Int[Tensor, " xs"],
+        log_weights: Float[Tensor, " prompts"] | None = None,
+    ) -> Prior:
+        """Return the mean of p(y | x, r) over the x's in these rows; weights that do not depend on x can replace the
+        mixture's."""
 
     def _static_log_weights(self) -> Float[Tensor, " prompts"]:
-        """Return log p(t | r): without an x, weights cannot depend on it."""
+        """Return log p(t | r)."""
         return self.prompts.weight_logits.detach().log_softmax(0)
-
-
-def drawn(texts: Sequence[str], most: int, seed: int) -> Sequence[str]:
-    """Return the texts, or this many of them, drawn with the seed, in their order."""
-    return texts if len(texts) <= most else sorted(random.Random(seed).sample(texts, most))
-
-
-def mean_description(asked: int, of: int, seed: int) -> str:
-    """Describe which x's a prior is averaged over."""
-    if asked == of:
-        return f"the mean of the answers to all {of} x's of train"
-    return f"the mean of the answers to {asked} of the {of} x's of train, drawn with the seed {seed}"

@@ -6,20 +6,19 @@ it. A masked LM has a tree for each number of tokens, and reads a sentence for e
 of one token come from one sentence. All tokens that follow a node are read from its one distribution.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
-from typing import Any
+from functools import cached_property, lru_cache
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from askwell.lms.batches import AnswerTokens, Batch, StreamBatch, Words
-from askwell.lms.walks.past import Past, ranges
+from askwell.lms.walks.past import ranges
 from askwell.prompts.long_answers import LongAnswers
-from askwell.prompts.pairs import Tuned
+from askwell.prompts.pairs import Tuned, all_pairs
+from askwell.prompts.shared_prefixes import read_again
 
 # About how many nodes are read at once: enough to fill the machine.
 _ROWS_AT_ONCE = 1024
@@ -185,17 +184,29 @@ class CandidateReader:
         """Return log p(c | t, x) of candidates in tokens for pairs whose prompts take y in one form, with gradients;
         p(m | r) of a masked LM left out."""
         device = self._lm.device
-        if not self._answers.fills_masks:
+        found = torch.zeros(len(texts), len(candidates), dtype=self._lm.parameter_dtype, device=device)
+        if not candidates:
+            return found
+        lengths = torch.tensor([len(candidate) for candidate in candidates], device=device)
+        if self._answers.fills_masks:
+            for length in lengths.unique().tolist():
+                chosen = (lengths == length).nonzero()[:, 0]
+                trie = trie_of(tuple(tuple(candidates[number]) for number in chosen.tolist()), device)
+                found = found.index_copy(1, chosen, self._filling(trie, length, texts, prompts))
+            return found
+        longest = int(lengths.max())
+        if self._lm.can_keep(int(self._answers.table.lengths(self._xs, texts, prompts).max()) + longest):
             trie = trie_of(tuple(map(tuple, candidates)), device)
             parts = [self._through(trie, texts[some], prompts[some]) for some in self._chunks(trie, texts, prompts)]
             return torch.cat(parts)
-        lengths = torch.tensor([len(candidate) for candidate in candidates], device=device)
-        found = torch.zeros(len(texts), len(candidates), dtype=self._lm.parameter_dtype, device=device)
-        for length in lengths.unique().tolist():
-            chosen = (lengths == length).nonzero()[:, 0]
-            trie = trie_of(tuple(tuple(candidates[number]) for number in chosen.tolist()), device)
-            found = found.index_copy(1, chosen, self._filling(trie, length, texts, prompts))
-        return found
+        # An LM without a walk keeps nothing and reads a whole sentence for each candidate.
+        padded = [[*candidate, *[0] * (longest - len(candidate))] for candidate in candidates]
+        ids = torch.tensor(padded, dtype=torch.long, device=device).repeat(len(texts), 1)
+        asked, asked_with = (each.repeat_interleave(len(candidates)) for each in (texts, prompts))
+        of_pairs = self._answers.log_probs_of_spelt(
+            self._tuned, self._xs, ids, lengths.repeat(len(texts)), asked, asked_with
+        )
+        return of_pairs.view(found.shape)
 
     def _chunks(self, trie: Trie, texts: Tensor, prompts: Tensor) -> Iterator[slice]:
         """Return slices of the pairs whose caches fit into memory; with gradients, everything is kept in any case."""
@@ -220,7 +231,7 @@ class CandidateReader:
             """Record the log-probabilities of all that follows some nodes."""
             rows, columns, wanted = targets.at(at)
             wanted = torch.where(wanted < 0, ends[of_pairs[rows]], wanted)
-            log_probs, log_totals = self._lm.log_probs_of_hidden(hidden, rows, wanted)
+            log_probs, log_totals = self._lm.head.several_log_probs_of(hidden, rows, wanted)
             self._answers.reader.refuse_not_finite(of_pairs, prompts, log_totals)
             values.append(log_probs)
             places.append(of_pairs[rows] * 2 * nodes + columns)
@@ -228,7 +239,7 @@ class CandidateReader:
         hidden, past = self._answers.beginnings(self._tuned, self._xs, texts, prompts, recompute=recompute)
         every = torch.arange(pairs, device=device)
         read(hidden, every, torch.zeros_like(every))
-        walk, batches = self._walk(recompute), trie.batched
+        walk, batches = read_again(self._lm.hidden_and_kept, when=recompute), trie.batched
         batch_count, longest = batches.nodes.shape
         of_pairs = every.repeat_interleave(batch_count)
         of_batches = torch.arange(batch_count, device=device).repeat(pairs)
@@ -242,10 +253,6 @@ class CandidateReader:
         table = _table(values, places, (pairs, 2 * nodes))
         return table[:, trie.paths].sum(2) + table[:, nodes + trie.ends]
 
-    def _walk(self, recompute: bool) -> Callable[..., tuple[Tensor, Past | None]]:
-        read: Any = self._lm.hidden_and_kept
-        return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False) if recompute else read
-
     # ── masked LMs ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _filling(self, trie: Trie, length: int, texts: Tensor, prompts: Tensor) -> Float[Tensor, "pairs candidates"]:
@@ -257,9 +264,8 @@ class CandidateReader:
         ones = torch.ones_like(rows)
         ys = AnswerTokens(filled.repeat(pairs, 1), length * ones, trie.depths[rows], ones)
         sizes = answers.table.lengths(self._xs, texts[of_pairs], prompts[of_pairs]) + length
-        read: Any = self._lm.several_log_probs_of
-        if answers.reader.must_recompute(int(sizes.sum())):
-            read = partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
+        recompute = answers.reader.must_recompute(int(sizes.sum()))
+        read = read_again(self._lm.several_log_probs_of, when=recompute)
         values, places = [], []
         for chosen in answers.reader.batches(sizes, 1):
             asked = of_pairs[chosen]
@@ -291,10 +297,10 @@ def candidate_log_probs(
 
     It is -inf for prompts that were dropped, and for candidates of a length that has no probability.
     """
-    lm, reader = answers.lm, answers.reader
-    kept, count = tuned.kept, candidates.lengths.shape[1]
-    texts, prompts = rows.repeat_interleave(len(kept)), kept.repeat(len(rows))
-    places = reader.y_places[prompts]
+    lm, reader = answers.lm, CandidateReader(answers, tuned, xs)
+    count = candidates.lengths.shape[1]
+    texts, prompts = all_pairs(rows, tuned)
+    places = answers.reader.y_places[prompts]
     found = torch.full((len(texts), count), -torch.inf, dtype=lm.parameter_dtype, device=lm.device)
     for place in places.unique().tolist():
         chosen = (places == place).nonzero()[:, 0]
@@ -303,37 +309,9 @@ def candidate_log_probs(
         asked = torch.arange(count, device=lm.device)
         if log_lengths is not None:
             asked = (lengths <= len(log_lengths)).nonzero()[:, 0]
-        by_pair = _of_one_form(
-            answers, tuned, xs, [spelt[number] for number in asked.tolist()], texts[chosen], prompts[chosen]
-        )
+        by_pair = reader.log_probs([spelt[number] for number in asked.tolist()], texts[chosen], prompts[chosen])
         if log_lengths is not None:
             by_pair = by_pair + log_lengths.to(by_pair.dtype)[lengths[asked] - 1]
         whole = by_pair.new_full((len(chosen), count), -torch.inf).index_copy(1, asked, by_pair)
         found = found.index_copy(0, chosen, whole)
-    return reader.of_all_prompts(tuned, found.view(len(rows), len(kept), count), dropped=-torch.inf)
-
-
-def _of_one_form(
-    answers: LongAnswers,
-    tuned: Tuned,
-    xs: Words,
-    candidates: Sequence[Sequence[int]],
-    texts: Int[Tensor, " pairs"],
-    prompts: Int[Tensor, " pairs"],
-) -> Float[Tensor, "pairs candidates"]:
-    """Return log p(c | t, x) for pairs whose prompts take y in one form."""
-    lm = answers.lm
-    if not candidates:
-        return torch.zeros(len(texts), 0, dtype=lm.parameter_dtype, device=lm.device)
-    longest = max(map(len, candidates))
-    before_y = int(answers.table.lengths(xs, texts, prompts).max())
-    if answers.fills_masks or lm.can_keep(before_y + longest):
-        return CandidateReader(answers, tuned, xs).log_probs(candidates, texts, prompts)
-    # An LM without a walk keeps nothing and reads a whole sentence for each candidate.
-    padded = [[*candidate, *[0] * (longest - len(candidate))] for candidate in candidates]
-    ids = torch.tensor(padded, dtype=torch.long, device=lm.device).view(len(candidates), longest)
-    lengths = torch.tensor([len(candidate) for candidate in candidates], device=lm.device)
-    asked, asked_with = (each.repeat_interleave(len(candidates)) for each in (texts, prompts))
-    ids, lengths = ids.repeat(len(texts), 1), lengths.repeat(len(texts))
-    of_pairs = answers.log_probs_of_spelt(tuned, xs, ids, lengths, asked, asked_with)
-    return of_pairs.view(len(texts), len(candidates))
+    return answers.reader.of_all_prompts(tuned, found.view(len(rows), len(tuned.kept), count), dropped=-torch.inf)

@@ -7,7 +7,7 @@ replaces the trigger if it lowers the loss. The prompt that was best on dev is t
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -34,22 +34,22 @@ from askwell.files import hash_json
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.lms.vocabulary import token_text
+from askwell.lms.vocabulary import all_special_tokens, token_text
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
-from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
+from askwell.specs.training_spec import AutoPromptSpec
 from askwell.training.checkpoint import read_checkpoint, write_checkpoint
 from askwell.training.history import badness
-from askwell.training.objective import Objective
+from askwell.training.loop import Objective
 
 
 def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bool[Tensor, " words"]:
     """Tell, for each word vector of the LM, whether its token may be a trigger; special tokens never are."""
     reasons: Counter[str] = Counter()
     allowed = torch.zeros(lm.word_count, dtype=torch.bool)
-    special, of_ys = _special(lm), set() if spec.allow_ys else _tokens_of_ys(lm, relation)
+    special, of_ys = all_special_tokens(lm), set() if spec.allow_ys else _tokens_of_ys(lm, relation)
     for token, name in enumerate(lm.tokenizer.convert_ids_to_tokens(list(range(lm.word_count)))):
         reason = None
         if not isinstance(name, str):
@@ -71,11 +71,6 @@ def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bo
     return allowed.to(lm.device)
 
 
-def _special(lm: FrozenLM) -> set[int]:
-    added = {token for token, content in lm.tokenizer.added_tokens_decoder.items() if content.special}
-    return added | set(lm.tokenizer.all_special_ids)
-
-
 def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
     """Return the tokens that spell a right answer of the relation in any form, regardless of case."""
     ys = {y for golds in relation.golds.values() for y in golds}
@@ -86,15 +81,6 @@ def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
 
 
 _START, _ITERATION = 0, 1  # what random numbers are drawn for
-
-
-@dataclass
-class _State:
-    """Everything that a search needs to continue after an iteration."""
-
-    tokens: list[int]
-    history: list[BaselineStep]
-    iteration: int = 0
 
 
 def search_triggers(
@@ -108,7 +94,7 @@ def search_triggers(
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
-) -> BaselineRun[BaselineStep]:
+) -> BaselineRun:
     """Search for a prompt "[X] trigger … trigger [Y] .", or one that starts from the words of a given template.
 
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
@@ -117,30 +103,24 @@ def search_triggers(
     settled = settle(asked or MixtureSpec(seed=seed), lm, relation, [] if start_from is None else [start_from])
     plain = {"answers": "one-token", "lead_in": NO_LEAD_IN, "shots": 0, "seed": seed}
     search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, settled.model_copy(update=plain))
-    state = search.load(folder) if folder is not None and resume else None
-    if state is None:
-        state = search.first_state()
-        search.keep(folder, state, is_better=True)
-    loss, record, iterations = state.history[-1].loss, state.history[-1], search.spec.iterations
+    if folder is None or not resume or not search.load(folder):
+        search.start()
+        search.keep(folder, is_better=True)
+    record: BaselineStep | None = search.history[-1]
+    loss, iterations = search.history[-1].loss, search.spec.iterations
     while True:
         if progress is not None:
-            progress(BaselineProgress(state.iteration, iterations, "iterations", loss, record, tuple(state.history)))
-        if state.iteration >= iterations:
-            return search.result(state)
-        loss, record = search.iterate(state)
-        search.keep(folder, state, is_better=record is not None and record is best_step(state.history))
+            history = tuple(search.history)
+            progress(BaselineProgress(search.iteration, iterations, "iterations", loss, record, history))
+        if search.iteration >= iterations:
+            return search.result()
+        loss, record = search.iterate()
+        search.keep(folder, is_better=record is not None and record is best_step(search.history))
 
 
 def best_step(history: Sequence[BaselineStep]) -> BaselineStep:
     """Return the step with the fewest disallowed tokens, such as masks, and among those the best dev score."""
     return min(history, key=lambda step: (step.unwanted, *badness(step.dev)))
-
-
-def swap_estimates(
-    gradient: Float[Tensor, " embedding"], current: Float[Tensor, " embedding"], words: Float[Tensor, "words embedding"]
-) -> Float[Tensor, " words"]:
-    """Estimate to first order what each word, as a replacement, would add to the loss: gradient · (word − current)."""
-    return words.to(gradient.dtype) @ gradient - current.to(gradient.dtype) @ gradient
 
 
 def best_swaps(
@@ -154,7 +134,7 @@ def best_swaps(
 
 
 class TriggerSearch:
-    """A search: what stays the same throughout, and its steps."""
+    """A search: what stays the same throughout, how far it is, and its steps."""
 
     def __init__(
         self,
@@ -189,9 +169,12 @@ class TriggerSearch:
         self._answers = self._mixture.answering(kind=self._facts.kind)
         self._objective = Objective(self._answers, self._train, "gradient")
         self._run = self._run_id()
+        self.tokens: list[int] = []
+        self.history: list[BaselineStep] = []
+        self.iteration = 0
 
-    def first_state(self) -> _State:
-        """Return the prompt before the first swap, scored on dev."""
+    def start(self) -> None:
+        """Score the prompt before the first swap on dev."""
         tokens = list(self.shape.token_ids)
         if not self._starts_from_words:
             if self.spec.start == "mask" and self._mask is not None:
@@ -207,20 +190,20 @@ class TriggerSearch:
             )
         set_tokens(self._mixture, tokens)
         loss = self._loss(torch.arange(len(self._train), device=self.lm.device))
-        return _State(tokens, [self._record(0, tokens, loss)])
+        self.tokens, self.history = tokens, [self._record(0, tokens, loss)]
 
-    def iterate(self, state: _State) -> tuple[float, BaselineStep | None]:
+    def iterate(self) -> tuple[float, BaselineStep | None]:
         """Run an iteration; return the loss of the facts that it was tried on, and a record if a trigger was
         swapped."""
-        state.iteration += 1
-        draws = np.random.default_rng([self.seed, _ITERATION, state.iteration])
+        self.iteration += 1
+        draws = np.random.default_rng([self.seed, _ITERATION, self.iteration])
         for_gradient, for_trying = self._draw(draws), self._draw(draws)
-        unwanted = self._unwanted(state.tokens)
+        unwanted = self._unwanted(self.tokens)
         row = int(draws.choice(unwanted or self._rows))
-        estimates = self.estimates(state.tokens, row, for_gradient)
+        estimates = self.estimates(self.tokens, row, for_gradient)
         # Tokens that are not allowed, such as masks, are swapped even if that does not lower the loss.
         best_loss, best_token = (np.inf if unwanted else self._loss(for_trying)), None
-        for token in best_swaps(estimates, self._allowed, state.tokens[row], self.spec.candidates):
+        for token in best_swaps(estimates, self._allowed, self.tokens[row], self.spec.candidates):
             with torch.no_grad():
                 self._mixture.vectors[row] = self._words[token].to(self._mixture.vectors.dtype)
             loss = self._loss(for_trying)
@@ -228,25 +211,23 @@ class TriggerSearch:
                 best_loss, best_token = loss, token
         if best_token is None:
             return float(best_loss), None
-        state.tokens = [*state.tokens[:row], best_token, *state.tokens[row + 1 :]]
-        set_tokens(self._mixture, state.tokens)
-        record = self._record(state.iteration, state.tokens, float(best_loss))
-        state.history.append(record)
+        self.tokens = [*self.tokens[:row], best_token, *self.tokens[row + 1 :]]
+        set_tokens(self._mixture, self.tokens)
+        record = self._record(self.iteration, self.tokens, float(best_loss))
+        self.history.append(record)
         return float(best_loss), record
 
     def estimates(self, tokens: Sequence[int], row: int, facts: Int[Tensor, " facts"]) -> Float[Tensor, " words"]:
-        """Estimate to first order what each word in place of the token at a row would add to these facts' mean loss."""
+        """Estimate to first order what each word in place of the token at a row would add to these facts' mean loss:
+        gradient · (word − current)."""
         set_tokens(self._mixture, tokens)
-        return swap_estimates(self._gradient(facts)[row], self._mixture.vectors.detach()[row], self._words)
-
-    def _gradient(self, facts: Int[Tensor, " facts"]) -> Float[Tensor, "prompt_tokens embedding"]:
-        self._mixture.vectors.grad = None
+        vectors = self._mixture.vectors
+        vectors.grad = None
         for chunk in facts.split(self._objective.facts_at_once):
             (self._objective.loss(chunk).to_minimise / len(facts)).backward()
-        gradient = self._mixture.vectors.grad
-        if gradient is None:
-            raise RuntimeError("the loss has no gradient at the prompt")
-        return gradient
+        assert vectors.grad is not None
+        gradient = vectors.grad[row]
+        return self._words.to(gradient.dtype) @ gradient - vectors.detach()[row] @ gradient
 
     @torch.no_grad()
     def _loss(self, facts: Int[Tensor, " facts"]) -> float:
@@ -273,9 +254,9 @@ class TriggerSearch:
             dev=score_facts(self._answers, self._dev, self.relation),
         )
 
-    def result(self, state: _State) -> BaselineRun[BaselineStep]:
+    def result(self) -> BaselineRun:
         """Return the best prompt so far on dev, with exactly the tokens that were found."""
-        best = best_step(state.history)
+        best = best_step(self.history)
         mixture = hard_mixture(self.lm, self.shape, best.tokens, self._mixture.spec)
         about = about_learning(
             mixture,
@@ -286,31 +267,32 @@ class TriggerSearch:
             prompt_tokens=self.lm.tokenizer.convert_ids_to_tokens(best.tokens),
             prompt_token_ids=best.tokens,
             reads_back_from_text=as_text(self.lm, self.shape, best.tokens) is not None,
-            iterations=state.iteration,
+            iterations=self.iteration,
             best_iteration=best.number,
-            finished=state.iteration >= self.spec.iterations,
+            finished=self.iteration >= self.spec.iterations,
         )
-        return BaselineRun(mixture, about, tuple(state.history))
+        return BaselineRun(mixture, about, tuple(self.history))
 
-    def keep(self, folder: Path | None, state: _State, *, is_better: bool) -> None:
-        """Save the best prompt, if it is new, and then the state from which the search can be resumed."""
+    def keep(self, folder: Path | None, *, is_better: bool) -> None:
+        """Save the best prompt, if it is new, and then what the search needs to be resumed."""
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
         if is_better:
-            best = self.result(state)
+            best = self.result()
             best.mixture.save_pretrained(folder / IN_A_RUN, about=best.about)
-        notes = {"iteration": state.iteration, "history": [asdict(step) for step in state.history]}
-        write_checkpoint(folder, self._run, {"tokens": torch.tensor(state.tokens)}, notes)
+        notes = {"iteration": self.iteration, "history": [asdict(step) for step in self.history]}
+        write_checkpoint(folder, self._run, {"tokens": torch.tensor(self.tokens)}, notes)
 
-    def load(self, folder: Path) -> _State | None:
-        """Return the state in a folder, None if there is none; refuse the state of another search."""
+    def load(self, folder: Path) -> bool:
+        """Continue from the checkpoint in a folder, if there is one; refuse that of another search."""
         found = read_checkpoint(folder, self._run)
         if found is None:
-            return None
+            return False
         tensors, notes = found
-        history = [BaselineStep(**step) for step in notes["history"]]
-        return _State(tensors["tokens"].tolist(), history, notes["iteration"])
+        self.tokens, self.iteration = tensors["tokens"].tolist(), notes["iteration"]
+        self.history = [BaselineStep(**step) for step in notes["history"]]
+        return True
 
     def _run_id(self) -> str:
         return hash_json(

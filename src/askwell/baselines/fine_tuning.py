@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ from askwell.lms.load import load_lm
 from askwell.lms.machine import memory_of
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.context import settle
-from askwell.specs.baseline_specs import FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
-from askwell.training.history import best_by_dev
+from askwell.specs.training_spec import FineTuningSpec
+from askwell.training.history import badness
 from askwell.training.schedule import warm_up_and_decay
 
 BYTES_OF_PARAMETER = 16
@@ -50,7 +50,7 @@ def fine_tune(
     asked: MixtureSpec | None = None,
     folder: Path | None = None,
     progress: Callable[[BaselineProgress], None] | None = None,
-) -> BaselineRun[BaselineStep]:
+) -> BaselineRun:
     """Tune all weights of a copy of the LM on train facts; return the prompt on the copy that was best on dev.
 
     The given LM is not changed. With a `folder`, the tuned LM is saved in it.
@@ -64,40 +64,30 @@ def fine_tune(
     mixture = Mixture(copied, [template], settled, relation=relation)
     facts = mixture.encode_relation(relation)
     train, dev = facts.need("train"), facts.need("dev")
-    loss = _Loss(mixture, train)
-    history = [_scored(mixture, dev, relation, epoch=0, train_loss=None)]
-    best = _weights(copied.model)
-
-    def tell() -> None:
-        if progress is not None:
-            now = history[-1]
-            progress(BaselineProgress(now.number, spec.epochs, "epochs", now.loss, now, tuple(history)))
-
-    tell()
-    steps_of_epoch = ceil(len(train) / spec.batch_facts)
+    loss, steps_of_epoch = _Loss(mixture, train), ceil(len(train) / spec.batch_facts)
     optimizer, schedule = _optimizer(copied.model, spec, steps_of_epoch * spec.epochs)
+    history: list[BaselineStep] = []
+    best: dict[str, Tensor] = {}
     with torch.random.fork_rng(devices=[copied.device] if copied.device.type == "cuda" else []):
-        for epoch in range(1, spec.epochs + 1):
-            torch.manual_seed(int(np.random.default_rng([seed, epoch]).integers(2**62)))  # seeds dropout
-            total = _epoch(loss, optimizer, schedule, spec, seed, epoch, len(train))
-            set_tokens(mixture, mixture.prompts[0].token_ids)  # the words' vectors were tuned
-            history.append(_scored(mixture, dev, relation, epoch, total / len(train)))
-            if _best_epoch(history) is history[-1]:
-                best = _weights(copied.model)
-            tell()
+        for epoch in range(spec.epochs + 1):
+            train_loss = None
+            if epoch:
+                torch.manual_seed(int(np.random.default_rng([seed, epoch]).integers(2**62)))  # seeds dropout
+                order = torch.from_numpy(np.random.default_rng([seed, epoch, 0]).permutation(len(train)))
+                batches = order.to(copied.device).split(spec.batch_facts)
+                train_loss = _epoch(loss, optimizer, schedule, batches, dropout=spec.dropout) / len(train)
+                set_tokens(mixture, mixture.prompts[0].token_ids)  # the words' vectors were tuned
+            now = BaselineStep(epoch, train_loss, score_facts(mixture.answering(kind=dev.kind), dev, relation))
+            history.append(now)
+            chosen = min(history, key=lambda step: badness(step.dev))
+            if chosen is now:
+                best = {name: tensor.detach().cpu().clone() for name, tensor in copied.model.state_dict().items()}
+            if progress is not None:
+                progress(BaselineProgress(epoch, spec.epochs, "epochs", train_loss, now, tuple(history)))
     copied.model.load_state_dict(best)
-    tuned = _kept(copied, folder)
-    result = Mixture(tuned, [template], settled)
-    chosen = _best_epoch(history)
-    about = about_learning(
-        result,
-        facts,
-        chosen.dev,
-        fine_tuning=spec,
-        fine_tuned_from=lm.identity,
-        best_epoch=chosen.number,
-    )
-    return BaselineRun(result, about, tuple(history))
+    result = Mixture(_kept(copied, folder), [template], settled)
+    learned: Any = {"fine_tuning": spec, "fine_tuned_from": lm.identity, "best_epoch": chosen.number}
+    return BaselineRun(result, about_learning(result, facts, chosen.dev, **learned), tuple(history))
 
 
 def need_memory(lm: FrozenLM) -> None:
@@ -136,17 +126,15 @@ def _epoch(
     loss: _Loss,
     optimizer: torch.optim.Optimizer,
     schedule: Any,
-    spec: FineTuningSpec,
-    seed: int,
-    epoch: int,
-    facts: int,
+    batches: Sequence[Int[Tensor, " facts"]],
+    *,
+    dropout: bool,
 ) -> float:
-    """Take steps over all train facts; return the sum of their losses."""
+    """Take a step for each batch of train facts; return the sum of their losses."""
     model, total = loss.lm.model, 0.0
-    order = torch.from_numpy(np.random.default_rng([seed, epoch, 0]).permutation(facts)).to(loss.lm.device)
-    model.requires_grad_(True).train(spec.dropout)
+    model.requires_grad_(True).train(dropout)
     try:
-        for batch in order.split(spec.batch_facts):
+        for batch in batches:
             optimizer.zero_grad()
             of_batch = loss(batch)
             (of_batch / len(batch)).backward()
@@ -179,20 +167,6 @@ def _private_copy(lm: FrozenLM) -> PreTrainedModel:
     model = type(lm.model)(config)
     model.load_state_dict(lm.model.state_dict())
     return model.to(lm.parameter_dtype)
-
-
-def _weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
-
-
-def _best_epoch(history: list[BaselineStep]) -> BaselineStep:
-    return best_by_dev(history, lambda epoch: epoch.dev)
-
-
-def _scored(
-    mixture: Mixture, dev: EncodedFacts, relation: Relation, epoch: int, train_loss: float | None
-) -> BaselineStep:
-    return BaselineStep(epoch, train_loss, score_facts(mixture.answering(kind=dev.kind), dev, relation))
 
 
 def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:

@@ -7,9 +7,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from askwell.errors import BadOption
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 _SpecKind = TypeVar("_SpecKind", bound=BaseModel)
 
@@ -73,29 +72,22 @@ def need_prompts(name: BaselineName, count: int) -> None:
     """Raise an error if the baseline does not take this many prompts."""
     match BASELINES[name].prompts:
         case "one" if count != 1:
-            raise BadOption(
-                f"{name} takes one manual prompt, but {count} were given; name one with `prompts`", prompts="--prompts"
-            )
+            raise _bad(f"{name} takes one manual prompt, but {count} were given; name one with `prompts`", "prompts")
         case "several" if count < 2:
-            raise BadOption(
+            raise _bad(
                 f"{name} chooses among several prompts or combines them, but {count or 'none'} can be used here; give "
                 "more with `prompts`, or use the baseline lama for one manual prompt",
-                prompts="--prompts",
+                "prompts",
             )
         case "none" if count:
-            raise BadOption(f"{name} makes its own prompt; leave `prompts` out", prompts="--prompts")
+            raise _bad(f"{name} makes its own prompt; leave `prompts` out", "prompts")
         case "one or none" if count > 1:
             raise BadOption(f"{name} starts from one prompt or from none, but {count} were given")
 
 
-@dataclass(frozen=True)
-class BaselineSettings:
-    """All choices of one baseline; None for the kinds of learning that it does not use."""
-
-    mixture: MixtureSpec
-    training: TrainingSpec | None
-    search: AutoPromptSpec | None
-    fine_tuning: FineTuningSpec | None
+def _bad(message: str, *arguments: str) -> BadOption:
+    """Return the error with this message, whose arguments have options of the same names."""
+    return BadOption(message, **{argument: f"--{argument.replace('_', '-')}" for argument in arguments})
 
 
 def baseline_settings(
@@ -104,43 +96,37 @@ def baseline_settings(
     search: AutoPromptSpec = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: FineTuningSpec = FineTuningSpec(),  # noqa: B008 - frozen
     **mixture: Any,
-) -> BaselineSettings:
-    """Return the baseline's settings, updated by those given; it is an error to give one that it does not have."""
+) -> dict[str, Any]:
+    """Return the choices of a run of the baseline, updated by those given; it is an error to give one that it does not
+    have. The specs of the kinds of learning that it does not use are None."""
     how = BASELINES[name].how
-    chosen = _training_of(name, training, search, fine_tuning)
-    return BaselineSettings(
-        _mixture_of(name, **mixture),
-        chosen if how == "trained" else None,
-        search if how == "searched" else None,
-        fine_tuning if how == "fine-tuned" else None,
-    )
+    trained = _training_of(name, training, search, fine_tuning)
+    return {
+        "mixture": _mixture_of(name, **mixture),
+        "training": trained if how == "trained" else None,
+        "search": search if how == "searched" else None,
+        "fine_tuning": fine_tuning if how == "fine-tuned" else None,
+    }
 
 
 def _mixture_of(name: BaselineName, **given: Any) -> MixtureSpec:
     baseline = BASELINES[name]
     if baseline.how == "searched":
+        refused = f"{name} only searches with answers that are one token of the LM"
         if given.get("answers") == "any-length":
-            raise BadOption(
-                f"`answers` any-length: {name} only searches with answers that are one token of the LM",
-                answers="--answers",
-            )
+            raise _bad(f"`answers` any-length: {refused}", "answers")
         if "longest_answer" in given:
-            raise BadOption(
-                f"`longest_answer`: {name} only searches with answers that are one token of the LM",
-                longest_answer="--longest-answer",
-            )
+            raise _bad(f"`longest_answer`: {refused}", "longest_answer")
         given["answers"] = "one-token"
     if given.get("lead_in") == AUTO_LEAD_IN:  # chosen, unless the baseline says that there is none
         del given["lead_in"]
     if given.get("lead_in", NO_LEAD_IN) != NO_LEAD_IN and "none" in baseline.prompts:
-        raise BadOption(f"`lead_in`: {name} searches for its own words; leave it out", lead_in="--lead-in")
+        raise _bad(f"`lead_in`: {name} searches for its own words; leave it out", "lead_in")
     of_examples = [option for option in ("shots", "shot_separator", "shot_draws") if option in given]
     if of_examples and baseline.how not in ("untuned", "top-1"):
-        option = of_examples[0]
-        message = f"`{option}` is not a setting of {name}: it has no examples"
-        raise BadOption(message, **{option: f"--{option.replace('_', '-')}"})
+        raise _bad(f"`{of_examples[0]}` is not a setting of {name}: it has no examples", of_examples[0])
     if given.get("shots") == 0 and baseline.mixture.shots:
-        raise BadOption("`shots` 0: without examples, the baseline is lama", shots="--shots")
+        raise _bad("`shots` 0: without examples, the baseline is lama", "shots")
     return _validated(MixtureSpec, baseline.mixture.model_dump() | given)
 
 
@@ -149,12 +135,14 @@ def _training_of(
 ) -> TrainingSpec:
     how = BASELINES[name].how
     fits = {"trained": training, "searched": search, "fine-tuned": fine_tuning}
-    prefix = {"fine-tuned": "fine-tuning."}
+    prefix = {"fine-tuned": "fine_tuning."}
     for kind, spec in fits.items():
         given = sorted(spec.model_fields_set - {"threads"})
         if given and kind != how:
-            option = f"--{prefix.get(kind, '')}{given[0].replace('_', '-')}"
-            raise BadOption(f"{option} is not a setting of {name}{_own_options(fits.get(how), prefix.get(how, ''))}")
+            argument = f"{prefix.get(kind, '')}{given[0]}"
+            own = [f"{prefix.get(how, '')}{field}" for field in type(fits[how]).model_fields] if how in fits else []
+            takes = f"; it takes {', '.join(f'`{field}`' for field in own)}" if own else ": it learns nothing"
+            raise _bad(f"`{argument}` is not a setting of {name}{takes}", argument, *own)
     own = BASELINES[name].training.model_dump(exclude_unset=True)
     given = training.model_dump(exclude_unset=True)
     if {"pairs", "minutes", "epochs"} & given.keys():  # one budget replaces another
@@ -171,11 +159,4 @@ def _validated(kind: type[_SpecKind], values: dict[str, Any]) -> _SpecKind:
             raise BadOption(first["msg"].removeprefix("Value error, ")) from None
         name = ".".join(str(part) for part in first["loc"])
         problem = first["msg"][0].lower() + first["msg"][1:]
-        options = {name: f"--{name.replace('_', '-')}"}
-        raise BadOption(f"`{name}` {first['input']}: {problem}", **options) from None
-
-
-def _own_options(spec: BaseModel | None, prefix: str) -> str:
-    if spec is None:
-        return ": it learns nothing"
-    return "; it takes " + ", ".join(f"--{prefix}{field.replace('_', '-')}" for field in type(spec).model_fields)
+        raise _bad(f"`{name}` {first['input']}: {problem}", name) from None

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from askwell.answers.encode import EncodedRelation, count_reasons
 from askwell.mixture.description import About, LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.training.history import HistoryLine, TrainingProgress
+from askwell.training.history import TrainingProgress
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,18 @@ class BaselineProgress:
     history: tuple[BaselineStep, ...]
 
 
-BaselineLine = HistoryLine | BaselineStep
 AnyProgress = TrainingProgress | BaselineProgress
 
 
-LineT = TypeVar("LineT", bound=BaselineLine, covariant=True)
-
-
 @dataclass(frozen=True)
-class BaselineRun(Generic[LineT]):
+class BaselineRun:
     """The result of a baseline, ready to be evaluated."""
 
     mixture: Mixture
     about: About
     """What it was learned from, and what it scores on dev, if dev was used."""
-    history: tuple[LineT, ...] = ()
-    """The dev scores during training."""
+    history: tuple[Any, ...] = ()
+    """The dev scores while it was learned, each a BaselineStep, or a HistoryLine of training."""
 
     @property
     def learned_from(self) -> LearnedFrom:

@@ -16,7 +16,7 @@ from askwell.baselines.autoprompt import search_triggers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.baselines.hard_prompt import blank_template, prompt_of
 from askwell.baselines.registry import BASELINES, need_prompts
-from askwell.baselines.result import AnyProgress, BaselineLine, BaselineRun
+from askwell.baselines.result import AnyProgress, BaselineRun
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
@@ -27,10 +27,9 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
 from askwell.prompts.prompt import LeftOutPrompt
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
-from askwell.specs.training_spec import TrainingSpec
-from askwell.training.history import Interrupted, TrainingResult, best_by_dev
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
+from askwell.training.history import Interrupted, TrainingResult, badness
 from askwell.training.loop import train
 
 
@@ -55,7 +54,7 @@ def best_on_train(
     if not scored:
         everything.encode_relation(relation).need("train")  # says why nothing can be asked
         raise NothingLeft("prompts", {"no train fact can be asked with it": len(left_out)})
-    best = best_by_dev(scored, lambda of: of)
+    best = min(scored, key=badness)
     mixture = Mixture(lm, [best["template"]], spec, relation=relation)
     mixture.left_out_prompts += left_out
     return mixture, [{**of, "template": of["template"].text} for of in scored]
@@ -90,7 +89,7 @@ def run_baseline(
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[AnyProgress], None] | None = None,
-) -> BaselineRun[BaselineLine]:
+) -> BaselineRun:
     """Run the baseline of that name; a spec replaces the settings of the baselines that it fits, and the answers, the
     beginning of sentences and what comes before them are those of `asked`. AutoPrompt takes only answers of one token,
     and baselines that make their own prompt have nothing before it.
@@ -104,7 +103,7 @@ def run_baseline(
     shared: Any = {"seed": seed, "asked": spec}
     if baseline.how == "searched":
         start_from = templates[0] if templates else None
-        run: BaselineRun[BaselineLine] = search_triggers(
+        run: BaselineRun = search_triggers(
             lm, relation, search, start_from=start_from, **shared, folder=folder, resume=resume, progress=progress
         )
     elif baseline.how == "fine-tuned":
@@ -145,7 +144,7 @@ def _asking_like(own: MixtureSpec, asked: MixtureSpec | None, seed: int) -> Mixt
 
 def _trained(
     mixture: Mixture, relation: Relation, spec: TrainingSpec, *, folder: Path | None, **options: Any
-) -> BaselineRun[BaselineLine]:
+) -> BaselineRun:
     """Train the mixture like ours; if interrupted, save its best state so far."""
     try:
         result = train(mixture, relation, spec, folder=folder, **options)

@@ -94,14 +94,16 @@ def ask(
     from askwell.answers.candidates import load_candidates, train_candidates
     from askwell.cli.answers import note_left_out_candidates, print_answers
     from askwell.evaluation.selective import RiskLimits
-    from askwell.lms.load import load_lm, set_threads
+    from askwell.lms.load import load_lm
+    from askwell.lms.machine import set_threads
+    from askwell.mixture.mixture import Mixture
     from askwell.runs.sources import (
         configure_answers,
         dev_answers_of,
         find_mixture,
+        note_left_out_prompts,
         relation_to_ask,
         saved_mixture,
-        untuned_mixture,
     )
 
     allowed = load_candidates(candidates) if candidates else None
@@ -112,7 +114,8 @@ def ask(
     else:
         templates = load_prompts(prompts or [], relation=facts, data=data)
         relation = load_relation(facts, data=data, seed=mixture.seed) if facts else None
-        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note, relation)
+        asked = Mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, relation=relation)
+        note_left_out_prompts(asked, note)
         configure_answers(asked, relation, train_candidates(relation) if among and relation else allowed)
     if among is not None:
         allowed = train_candidates(relation_to_ask(asked, folder, facts or "", data))

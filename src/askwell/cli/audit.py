@@ -5,7 +5,7 @@ from pathlib import Path
 from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
 from askwell.cli.terminal import note, print_json, say, show
 from askwell.data.names import read_fact_set
-from askwell.data.split_audit import SetAudit, audit_and_clean, audit_sentences, need_new_folder
+from askwell.data.split_audit import SetAudit, audit_sentences, audit_set, need_new_folder, write_clean
 from askwell.errors import BadOption
 from askwell.views.document import table
 from askwell.views.printable import counted
@@ -41,14 +41,14 @@ def audit(
     if out is not None:
         need_new_folder(out)
     fact_set = read_fact_set(facts, data=data, split=reading.rule, seed=seed, columns=reading.columns)
-    audited = audit_and_clean(fact_set, out)
+    audited, cleaned = audit_set(fact_set), None if out is None else write_clean(fact_set, out)
     if json:
-        print_json(audited.as_json())
+        print_json(audited.as_json() | ({} if cleaned is None else {"clean": cleaned}))
     else:
-        _print_audit(audited.audit)
-        say(*audit_sentences(audited.audit))
-    if audited.clean is not None:
-        removed, repeated = audited.clean.leaks_removed, audited.clean.repeated_removed
+        _print_audit(audited)
+        say(*audit_sentences(audited))
+    if cleaned is not None:
+        removed, repeated = cleaned["leaks_removed"], cleaned["repeated_removed"]
         note(
             f"{out} has a split without leaks: {counted(removed['train'], 'fact')} of train, "
             f"{counted(removed['dev'], 'fact')} of dev and {counted(sum(repeated.values()), 'repeated line')} "

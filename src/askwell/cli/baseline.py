@@ -9,9 +9,8 @@ from askwell.baselines.registry import BASELINES, baseline_settings, need_prompt
 from askwell.cli import options
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 _HELP = {name: field.description for name, field in MixtureSpec.model_fields.items()}
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
@@ -83,11 +82,8 @@ def baseline(
         loaded,
         relation,
         templates,
-        mixture=settings.mixture,
-        training=settings.training,
+        **settings,
         baseline=name,
-        search=settings.search,
-        fine_tuning=settings.fine_tuning,
         prompts=prompts_name(prompts or ["none"]),
     )
     record = run_with_bars(

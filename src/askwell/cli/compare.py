@@ -41,7 +41,7 @@ def compare(
         seed: Seed of the random sign flips and of the bootstrap.
         changed: How many of the changed facts to show.
     """
-    from askwell.runs.compare_runs import compare_runs
+    from askwell.runs.query import compare_runs
     from askwell.views.compared import comparison_blocks
 
     compared = compare_runs(a, b, where_a=where_a, where_b=where_b, metric=metric, unit=unit, seed=seed)

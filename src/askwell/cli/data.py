@@ -10,13 +10,12 @@ from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
 from askwell.cli.terminal import note, print_json, progress_bar, say, show
-from askwell.data.data_folder import VARIABLE, data_folder, need_data_folder, pulled_data_folder
-from askwell.data.download import PullProgress, mirror, pull_sets, take_from
 from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
-from askwell.data.published import chosen_sets, take_inventory
-from askwell.data.sentence_templates import frequent_templates, write_templates
-from askwell.data.statistics import data_statistics
+from askwell.data.names import VARIABLE, data_folder, need_data_folder, pulled_data_folder
+from askwell.data.published import chosen_sets, condition, mirror, need_right, pull_sets
+from askwell.data.split_audit import prompt_statistics, relation_statistics
+from askwell.data.templates import frequent_templates, write_templates
 from askwell.data.testbed import PREFIX, PREFIXES, SECOND, testbed_overview
 from askwell.files import to_json
 from askwell.views.document import table
@@ -25,9 +24,8 @@ from askwell.views.printable import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from askwell.data.download import Pulled
-    from askwell.data.published import DataSet
-    from askwell.data.statistics import PromptStatistics, RelationStatistics
+    from askwell.data.published import DataSet, Pulled
+    from askwell.data.split_audit import PromptStatistics, RelationStatistics
 
 Sets = Annotated[
     list[str] | None,
@@ -38,22 +36,23 @@ Sets = Annotated[
 def list_data(*, data: Data = None, json: Json = False) -> None:
     """List the published sets: what they contain, where they come from, and which are on this machine."""
     sets = chosen_sets([])
-    inventory = take_inventory(data_folder(data) or pulled_data_folder(), sets)
+    folder = data_folder(data) or pulled_data_folder()
+    conditions = [condition(data_set, folder) for data_set in sets]
     if json:
-        print_json(inventory.as_json())
+        print_json({"folder": str(folder), "sets": [found.as_json() for found in conditions]})
         return
 
     rows = []
-    for found in inventory.conditions:
+    for found in conditions:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
         rows.append((data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about))
     show(table(("set", "relations", "holds", "", "what it is"), rows, numbers=("relations", "holds")))
-    lacking = [found for found in inventory.conditions if not found.is_whole]
+    lacking = [found for found in conditions if not found.is_whole]
     publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in sets)
     rest = " Get the rest with: askwell data pull" if lacking else ""
     say(
-        f"{len(sets) - len(lacking)} of {counted(len(sets), 'set')} here, in {inventory.folder}.{rest}",
+        f"{len(sets) - len(lacking)} of {counted(len(sets), 'set')} here, in {folder}.{rest}",
         f"From GitHub: {', '.join(publishers)}.",
     )
 
@@ -68,7 +67,7 @@ def pull_data(
             them. The files are checked in the same way.
     """
     chosen = chosen_sets(sets or [])
-    pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
+    pulled = pull_sets(chosen, copy=copy) if copy is not None else _pull_with_a_bar(chosen)
     replaced = f" ({pulled.replaced} in place of altered ones)" if pulled.replaced else ""
     note(f"{counted(pulled.fetched, 'file')} pulled{replaced}, {pulled.already_here} already here, in {pulled.folder}")
     if other := os.environ.get(VARIABLE):
@@ -80,12 +79,13 @@ def pull_data(
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
     """Check the SHA-256 of every file of the sets on this machine; sets that are named must be there."""
     chosen = chosen_sets(sets or [])
-    inventory = take_inventory(need_data_folder(data), chosen)
+    folder = need_data_folder(data)
+    conditions = [condition(data_set, folder) for data_set in chosen]
     if json:
-        print_json(inventory.as_json())
+        print_json({"folder": str(folder), "sets": [found.as_json() for found in conditions]})
     else:
-        say(*(f"{found.data_set.name}: {found.summary}" for found in inventory.conditions))
-    inventory.need_right(all_here=bool(sets))
+        say(*(f"{found.data_set.name}: {found.summary}" for found in conditions))
+    need_right(folder, conditions, all_here=bool(sets))
 
 
 def import_data(
@@ -145,12 +145,10 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
     with progress_bar("{task.fields[files]} files", BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=None, files=0)
 
-        def show(progress: PullProgress) -> None:
-            if progress.waiting:
-                note("waiting for another pull to finish")
-            bar.update(task, completed=progress.done, total=progress.total, files=progress.files)
+        def show(done: int, total: int, files: int) -> None:
+            bar.update(task, completed=done, total=total, files=files)
 
-        return pull_sets(chosen, show)
+        return pull_sets(chosen, show, note=note)
 
 
 _HEADINGS = {
@@ -173,12 +171,12 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     separated by white space, both blanks included, and averaged over prompts.
     """
     folder = need_data_folder(data)
-    statistics = data_statistics(folder)
+    relations, prompts = relation_statistics(folder), prompt_statistics(folder)
     if json:
-        print_json(to_json(statistics))
+        print_json(to_json({"relation_statistics": relations, "prompt_statistics": prompts}))
         return
-    _print_statistics("Relations", statistics.relation_statistics)
-    _print_statistics("Prompts", statistics.prompt_statistics)
+    _print_statistics("Relations", relations)
+    _print_statistics("Prompts", prompts)
     note(
         "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
         " on the published files, they are 1581 and 552."

@@ -39,8 +39,8 @@ def demo(
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
+    from askwell.runs.engines import choose_engine, run_plan
     from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import choose_engine, run_plan
     from askwell.runs.store import new_or_open_store
     from askwell.views.demo_report import demo_sweep, write_demo
 

@@ -67,7 +67,7 @@ def evaluate(
     from askwell.cli.progress import Bars
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
-    from askwell.lms.load import set_threads
+    from askwell.lms.machine import set_threads
     from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
     from askwell.runs.sources import find_mixtures
 
@@ -86,7 +86,7 @@ def evaluate(
             trust=trust,
             risk=risk,
             confidence=confidence,
-            progress=lambda state: bars.move(state.what, state.done, state.total),
+            progress=bars.move,
             note=note,
         )
     if per_fact is not None:

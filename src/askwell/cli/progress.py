@@ -11,11 +11,12 @@ from rich.text import Text
 
 from askwell.cli.terminal import bar, note, stderr
 from askwell.mixture.mixture import Mixture
-from askwell.runs.engines import Ended, Event, Lost, PutOff, Started
+from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
-from askwell.runs.sources import left_out_prompt_lines
-from askwell.runs.worker import RunDone, RunFailed
+from askwell.runs.sources import note_left_out_prompts
+from askwell.runs.store import FailedRun
+from askwell.runs.worker import RunDone, RunElsewhere
 from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -115,8 +116,7 @@ class RunBars(Bars):
 def _note_mixture(mixture: Mixture) -> None:
     """Note which prompts the LM cannot use, what its sentences begin with if there is a choice, and whether weights
     that depend on x can have an effect."""
-    for line in left_out_prompt_lines(mixture):
-        note(line)
+    note_left_out_prompts(mixture, note)
     if len(mixture.lm.beginnings) > 1:
         note(f"sentences begin with: {mixture.spec.begin} (--begin)")
     if mixture.spec.lead_in != NO_LEAD_IN:
@@ -187,7 +187,7 @@ class SweepBar:
         if isinstance(event, Lost):
             self._lost += 1
             stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
-        elif isinstance(event, PutOff):
+        elif isinstance(event, Ended) and isinstance(event.outcome, RunElsewhere):
             if spec.id not in self._elsewhere:
                 stderr.print(f"another sweep is doing {spec.label}", markup=False)
             self._elsewhere.add(spec.id)
@@ -201,7 +201,7 @@ class SweepBar:
                 f"P@1 {score:5.1f}  {event.outcome.seconds:6.1f} s  {spec.label}",
                 markup=False,
             )
-        elif isinstance(event, Ended) and isinstance(event.outcome, RunFailed):
+        elif isinstance(event, Ended) and isinstance(event.outcome, FailedRun):
             self._failed += 1
             stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
 

@@ -12,7 +12,8 @@ from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.metrics import scores_of
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import load_lm, set_threads
+from askwell.lms.load import load_lm
+from askwell.lms.machine import set_threads
 from askwell.runs.folder import check_folder, clear_folder, hold_folder
 from askwell.runs.record import RunRecord
 from askwell.runs.run import run

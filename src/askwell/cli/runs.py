@@ -12,7 +12,7 @@ from askwell.files import to_json
 from askwell.views.printable import counted, for_csv
 
 if TYPE_CHECKING:
-    from askwell.runs.query import RunTable
+    from askwell.runs.folder import Runs
 
 
 def runs(
@@ -52,7 +52,7 @@ def runs(
         return
     found = query_runs(load_runs(store), where=where, sort=sort)
     if json:
-        print_json(found.as_json())
+        print_json(found.records())
     elif csv:
         _print_csv(found)
     else:
@@ -61,17 +61,19 @@ def runs(
             note(f"{counted(len(failures), 'run')} failed; --failed says why")
 
 
-def _print_csv(found: "RunTable") -> None:
+def _print_csv(found: "Runs") -> None:
+    from askwell.runs.query import COLUMNS
+
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(found.columns)
-    writer.writerows([for_csv(value) for value in row] for row in found.rows)
+    writer.writerow(COLUMNS)
+    writer.writerows([for_csv(value) for value in row.values()] for row in found.records())
 
 
-def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
+def _print_table(found: "Runs", store: Path, sort: str | None) -> None:
     from askwell.runs.query import SHOWN
     from askwell.views.run_list import run_table
 
-    rows = found.as_json()
+    rows = found.records()
     controls = ["control"] if any(run["control"] for run in rows) else []
     shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
     show(run_table(rows, shown, f"{counted(len(rows), 'run')} of {store}"))

@@ -83,7 +83,7 @@ def serve(
 
         serve_on_ray(settings, host, port, replicas=replicas or 1, address=address, tell=tell)
         return
-    from askwell.lms.load import set_threads
+    from askwell.lms.machine import set_threads
     from askwell.server.app import serve as serve_until_told
 
     settings = replace(settings, threads=set_threads(threads))

@@ -45,7 +45,7 @@ def show(
         if path is not None:
             need_writable_file(path, option)
     from askwell.evaluation.projection import projection_scores
-    from askwell.lms.load import set_threads
+    from askwell.lms.machine import set_threads
     from askwell.mixture.save import read_description
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
     from askwell.views.to_html import page_html

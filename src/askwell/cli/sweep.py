@@ -8,14 +8,13 @@ from askwell.cli.options import Data, Flag, Json
 from askwell.cli.terminal import note, print_json, say, show
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
-from askwell.specs.run_spec import RunSpec
-from askwell.specs.sweep_spec import EngineName
+from askwell.specs.run_spec import EngineName, RunSpec
 from askwell.views.document import table
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
     from askwell.runs.plan import Plan
-    from askwell.runs.worker import RunFailed
+    from askwell.runs.store import FailedRun
 
 
 def sweep(
@@ -44,9 +43,8 @@ def sweep(
         dry_run: Show the plan without running it.
     """
     from askwell.cli.progress import SweepBar
-    from askwell.runs.grid import read_sweep
-    from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import SweepResult, check_engine, choose_engine, run_plan
+    from askwell.runs.engines import check_engine, choose_engine, run_plan
+    from askwell.runs.plan import plan_sweep, read_sweep
     from askwell.runs.store import new_or_open_store
 
     started = time.monotonic()
@@ -62,7 +60,7 @@ def sweep(
         note(f"left out: {line}")
     if dry_run:
         at_once = 1 if spec.engine == "ray" else choose_engine(spec).workers
-        failed: list[RunFailed] = []
+        failed: list[FailedRun] = []
     else:
         chosen = choose_engine(spec)
         at_once = chosen.workers
@@ -71,7 +69,7 @@ def sweep(
             failed = run_plan(plan, chosen, kept, live)
     seconds = time.monotonic() - started
     if json:
-        print_json(SweepResult(kept.folder, plan, at_once, tuple(failed), seconds).as_json())
+        print_json({"store": str(kept.folder), **plan.as_json(at_once, failed), "seconds": round(seconds, 1)})
     elif dry_run:
         _print_plan(plan, at_once)
     else:

@@ -50,7 +50,7 @@ def train(
     from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
-    from askwell.runs.several_runs import check_seeds, run_seeds, seeds_of
+    from askwell.runs.several_runs import check_seeds, over_seeds, run_seeds, seeds_as_json, seeds_of
     from askwell.views.scores import spread_blocks
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
@@ -91,6 +91,6 @@ def train(
         note=note,
     )
     if json:
-        print_json(runs.as_json())
+        print_json(seeds_as_json(out, runs))
     else:
-        show(*spread_blocks(runs.together()))
+        show(*spread_blocks(over_seeds(runs)))

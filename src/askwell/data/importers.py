@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askwell.data.facts import SPLIT_FILES, SPLITS, Fact, SplitName, facts_jsonl
-from askwell.data.readers import file_name, first_record, read_lines, read_object, read_records, text_of
+from askwell.data.readers import file_name, first_record, is_file_name, read_lines, read_object, read_records, text_of
 from askwell.data.templates import parse_template, templates_jsonl, weight_of
 from askwell.errors import BadFile, BadOption, BadTemplate, NothingLeft, first_few
 from askwell.files import need_writable_folder, write_folder
@@ -95,7 +95,7 @@ class Imported:
         self.skipped[str(path)] = reason
 
     def drop_partly_split(self, source: Path) -> None:
-        """Drop relations that have some of train, dev and test but not all, and notes them."""
+        """Drop relations that have some of train, dev and test but not all, and note them."""
         for data_set, files in list(self.sets["facts"].items()):
             for relation in dict.fromkeys(file.partition("/")[0] for file in files if "/" in file):
                 lacking = [split for split in SPLITS if f"{relation}/{split}.jsonl" not in files]
@@ -370,24 +370,12 @@ READERS: dict[ImportFormat, Callable[[Path, str], Imported]] = {
 }
 
 
-MOST_BYTES = 100
-"""Of a name, to which the name of a set is added; a file system takes 255."""
-
-
-def _can_name_a_folder(name: str) -> bool:
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        return False
-    return 0 < size <= MOST_BYTES and not name.startswith(".") and not any(mark in name for mark in "/\\\0")
-
-
 def import_data(data_format: ImportFormat, source: Path, out: Path, name: str | None = None) -> Imported:
     """Write another project's facts, prompts and word lists into the data folder `out`, and return them.
 
     The names of the sets begin with `name`, by default the name of the format.
     """
-    if name is not None and not _can_name_a_folder(name):
+    if name is not None and not is_file_name(name):
         raise BadOption(f"`name` {clipped(repr(name), 200)} cannot be the name of a folder", name="--name")
     imported = READERS[data_format](source, name or data_format)
     write_imported(imported, out)

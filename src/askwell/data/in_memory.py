@@ -10,8 +10,10 @@ from typing import Any
 
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.data.readers import USUAL, Columns
-from askwell.data.split import split_facts
+from askwell.data.split import split_relation
 from askwell.errors import BadOption, UsageError
+from askwell.files import is_utf8
+from askwell.views.printable import clipped
 
 # What other libraries call the splits.
 _SPLIT_KEYS: dict[str, SplitName] = {
@@ -38,9 +40,7 @@ def relation_in_memory(
         if split is not None:
             raise BadOption(f"the facts are already split ({', '.join(source)}); leave out the rule {split!r}")
         return Relation.of(name, *(_facts(by_split[one], columns, one) for one in ("train", "dev", "test")))
-    facts = _facts(source, columns, "facts")
-    train, dev, test = split_facts(facts, split or "random", seed)
-    return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
+    return split_relation(name, _facts(source, columns, "facts"), split, seed)
 
 
 def _given_splits(source: Any) -> dict[SplitName, Any] | None:
@@ -122,32 +122,22 @@ def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]
         elif isinstance(row, Sequence) and not isinstance(row, str) and len(row) == 2:
             yield row[0], row[1]
         else:
-            raise UsageError(f"{what}, number {number}: {_shown(row)} is not a pair (x, y); give {_EXPECTED}")
+            raise UsageError(
+                f"{what}, number {number}: {clipped(repr(row), 60)} is not a pair (x, y); give {_EXPECTED}"
+            )
 
 
 def _text(value: Any, what: str, row: int, name: str) -> str:
     """Return a value as text. Integers are written out; values that can be written in several ways are refused."""
     if isinstance(value, Integral) and not isinstance(value, bool):
-        try:
-            return str(int(value))
-        except ValueError:
-            raise UsageError(f"{what}, number {row}: {name} is a number of thousands of digits") from None
+        return str(int(value))
     if isinstance(value, str):
         if not value.strip():
             raise UsageError(f"{what}, number {row}: {name} is empty")
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if not is_utf8(value):
             raise UsageError(f"{what}, number {row}: {name} holds half a character (a lone surrogate such as \\ud800)")
         return value.strip()
     is_missing = value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
-    written = f"is {_shown(value)}; write it as text, the way the LM should say it"
+    written = f"is {clipped(repr(value), 60)}; write it as text, the way the LM should say it"
     problem = "is missing; leave out such rows" if is_missing else written
     raise UsageError(f"{what}, number {row}: {name} {problem}")
-
-
-def _shown(value: Any) -> str:
-    """Return the beginning of a value's repr, on one line."""
-    try:
-        shown = " ".join(repr(value).split())
-    except (ValueError, RecursionError):  # a number of thousands of digits in it, or lists in lists in lists
-        shown = type(value).__name__
-    return shown if len(shown) <= 60 else f"{shown[:60]}…"

@@ -1,19 +1,35 @@
-"""The published sets that askwell can pull: what they are, where they come from, the hash of every file, and whether
-the files in a folder are intact."""
+"""The published sets: what they are, where they come from, the hash of every file, whether the files in a folder are
+intact, and getting them into the cache, over HTTP or from a local copy."""
 
+import contextlib
 import hashlib
 import json
+import os
+import shutil
+import threading
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote, urlsplit
 
+import httpx
+from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
-from askwell.errors import BadFile, BadOption, DamagedFile, did_you_mean, first_few
+from askwell.data.names import pulled_data_folder
+from askwell.errors import BadFile, BadOption, DamagedFile, Failure, did_you_mean, first_few
+from askwell.files import read_bytes, write_all, write_whole, writing
+from askwell.version import VERSION
+
+MIRROR_VARIABLE = "ASKWELL_DATA_MIRROR"
+_WORTH_ANOTHER_TRY = {408, 425, 429, 500, 502, 503, 504}
+_PAUSE = 1.0
+"""Seconds before the second attempt to fetch a file; further pauses grow up to ten times as long."""
 
 CountedIn = Literal["facts", "prompts", "relations", "words"]
 
@@ -172,32 +188,16 @@ class Condition:
         }
 
 
-@dataclass(frozen=True)
-class Inventory:
-    """Which files of several sets a folder has."""
-
-    folder: Path
-    conditions: tuple[Condition, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the folder, and the condition of each set."""
-        return {"folder": str(self.folder), "sets": [found.as_json() for found in self.conditions]}
-
-    def need_right(self, *, all_here: bool) -> None:
-        """Raise if a file is missing or altered in a set that is there; with `all_here`, also if a set is missing."""
-        wrong = [found for found in self.conditions if not found.is_whole and (all_here or not found.is_absent)]
-        if wrong:
-            files = [file.path for found in wrong for file in found.wanted]
-            named = first_few(files, 5)
-            raise DamagedFile(
-                f"{len(files)} {'file' if len(files) == 1 else 'files'} in {self.folder} missing or not as published:"
-                f" {named}. Pull them again with: askwell data pull {' '.join(found.data_set.name for found in wrong)}"
-            )
-
-
-def take_inventory(folder: Path, sets: Sequence[DataSet]) -> Inventory:
-    """Return which files of the sets `folder` has."""
-    return Inventory(folder, tuple(condition(data_set, folder) for data_set in sets))
+def need_right(folder: Path, conditions: Sequence[Condition], *, all_here: bool) -> None:
+    """Raise if a file is missing or altered in a set that is there; with `all_here`, also if a set is missing."""
+    wrong = [found for found in conditions if not found.is_whole and (all_here or not found.is_absent)]
+    if wrong:
+        files = [file.path for found in wrong for file in found.wanted]
+        raise DamagedFile(
+            f"{len(files)} {'file' if len(files) == 1 else 'files'} in {folder} missing or not as published:"
+            f" {first_few(files, 5)}. Pull them again with: askwell data pull"
+            f" {' '.join(found.data_set.name for found in wrong)}"
+        )
 
 
 def condition(data_set: DataSet, folder: Path) -> Condition:
@@ -208,19 +208,180 @@ def condition(data_set: DataSet, folder: Path) -> Condition:
         if not path.is_file():
             missing.append(file)
         else:
-            (right if is_right(path, file) else altered).append(file)
+            (right if _sha256(read_bytes(path)) == file.sha256 else altered).append(file)
     return Condition(data_set, tuple(right), tuple(missing), tuple(altered))
 
 
-def is_right(path: Path, file: DataFile) -> bool:
-    """Return whether a file on disk has the size and hash that it should."""
-    return path.stat().st_size == file.bytes and sha256_of(path) == file.sha256
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+@dataclass(frozen=True)
+class Pulled:
+    """What a pull did."""
+
+    sets: tuple[str, ...]
+    """The names of the sets that were asked for."""
+    folder: Path
+    fetched: int
+    """Files that were fetched."""
+    replaced: int
+    """Of these, files that were there, but altered."""
+    already_here: int
+    """Files that were already there and intact."""
+
+
+def pull_sets(
+    sets: Sequence[DataSet],
+    progress: Callable[[int, int, int], None] = lambda _done, _total, _files: None,
+    *,
+    note: Callable[[str], None] = lambda _text: None,
+    copy: Path | None = None,
+    attempts: int = 5,
+    timeout: float = 30.0,
+) -> Pulled:
+    """Get the files of the sets that are not in the cache, or are altered there.
+
+    A file is moved into place only when it is complete and its hash is right, so the next pull continues where one was
+    interrupted. Of two pulls at the same time, the second waits for the first. `progress` is called with the bytes that
+    are in the cache, of how many, and in how many files. `timeout` is how many seconds a server may stay silent. With
+    `copy`, a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the
+    sets, files are taken from there, and none if any of them is missing or altered.
+    """
+    if copy is not None and not copy.is_dir():
+        raise BadOption(f"`copy` {copy} is not a folder", copy="--from")
+    folder = pulled_data_folder()
+    total = sum(data_set.bytes for data_set in sets)
+    with _lock(folder, note):
+        for left_over in [*folder.glob("**/.*/new")]:  # a file that a pull was writing when it was killed
+            shutil.rmtree(left_over.parent)
+        conditions = [condition(data_set, folder) for data_set in sets]
+        here = [file for found in conditions for file in found.right]
+        wanted = [file for found in conditions for file in found.wanted]
+        if copy is not None:
+            contents = _contents(copy, wanted)
+            write_all({folder / path: content for path, content in contents.items()})
+        else:
+            progress(sum(file.bytes for file in here), total, len(here))
+            for file in _fetch_all(wanted, folder, attempts, timeout):
+                here.append(file)
+                progress(sum(file.bytes for file in here), total, len(here))
+    return Pulled(
+        tuple(data_set.name for data_set in sets),
+        folder,
+        fetched=len(wanted),
+        replaced=sum(len(found.altered) for found in conditions),
+        already_here=sum(len(found.right) for found in conditions),
+    )
+
+
+def mirror() -> str:
+    """Return the address that files are fetched from: ASKWELL_DATA_MIRROR, or GitHub's host for raw files."""
+    own = os.environ.get(MIRROR_VARIABLE)
+    if not own:
+        return "https://raw.githubusercontent.com"
+    parts = urlsplit(own)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise BadOption(
+            f"the environment variable {MIRROR_VARIABLE} is {own!r}: it must begin with http:// or https://"
+        )
+    return own.rstrip("/")
+
+
+def address(base: str, origin: Origin) -> str:
+    """Return the URL of a file."""
+    return "/".join([base, origin.repository, origin.commit, quote(origin.path)])
+
+
+@contextlib.contextmanager
+def _lock(folder: Path, note: Callable[[str], None]) -> Generator[None]:
+    """Hold the folder of pulled data for one pull; the system releases the lock when a process dies."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            note("waiting for another pull to finish")
+            lock.acquire()
     try:
-        with path.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
-        raise BadFile(path, f"the file cannot be read: {error.strerror}") from error
+        yield
+    finally:
+        lock.release()
+
+
+def _fetch_all(files: Sequence[DataFile], folder: Path, attempts: int, timeout: float) -> Generator[DataFile]:
+    """Fetch the files side by side, and yield each when it is in its place."""
+    base = mirror()
+    stopped = threading.Event()
+    agent = {"User-Agent": f"askwell/{VERSION}"}
+    with (
+        httpx.Client(timeout=timeout, follow_redirects=True, headers=agent) as client,
+        ThreadPoolExecutor(max_workers=8) as pool,
+    ):
+        try:
+            jobs = {pool.submit(_fetch, client, base, file, folder, attempts, stopped): file for file in files}
+            for job in as_completed(jobs):
+                job.result()
+                yield jobs[job]
+        except BaseException:  # also Ctrl-C: no further file is started, and none is retried
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _fetch(
+    client: httpx.Client, base: str, file: DataFile, folder: Path, attempts: int, stopped: threading.Event
+) -> None:
+    url, kind, reason = address(base, file.origin), Failure, ""
+    for attempt in range(attempts):
+        if stopped.wait(min(attempt, 10) * _PAUSE):
+            raise Failure(f"{file.path} was not fetched: the pull was stopped")
+        kind = Failure
+        try:
+            content = client.get(url).raise_for_status().content
+        except httpx.HTTPStatusError as error:
+            reason = f"the server answers {error.response.status_code} {error.response.reason_phrase}"
+            if error.response.status_code not in _WORTH_ANOTHER_TRY:
+                raise Failure(
+                    f"{url} is not available: {reason}. If you have a copy, use it with askwell data pull --from FOLDER"
+                ) from error
+        except httpx.TimeoutException:
+            reason = f"no data for {client.timeout.read:g} seconds"
+        except httpx.ConnectError as error:
+            reason = f"no connection ({error})"
+        except httpx.HTTPError as error:
+            reason = f"the transfer failed ({error})"
+        else:
+            if (digest := _sha256(content)) == file.sha256:
+                write_whole(folder / file.path, content)
+                return
+            kind = DamagedFile
+            reason = f"the file differs from the published one: its SHA-256 is {digest}, not {file.sha256}"
+    raise kind(
+        f"{file.path} could not be fetched from {url} in {attempts} attempts; the last: {reason}. Files that were "
+        "fetched before are kept; the same command continues from there"
+    )
+
+
+def _contents(copy: Path, wanted: Sequence[DataFile]) -> dict[str, bytes]:
+    """Return the content of each file by its path in the data folder, all of them as published."""
+    places = [(file, copy / path) for file in wanted for path in (file.path, file.origin.path)]
+    sources = {file.path: place for file, place in reversed(places) if place.is_file()}
+    missing = [file.path for file in wanted if file.path not in sources]
+    if missing:
+        raise BadFile(
+            copy / missing[0],
+            f"there is no such file; {len(missing)} of {len(wanted)} files are not in the copy. To copy only some sets,"
+            " name them; `askwell data list` shows the names",
+        )
+    contents = {}
+    for file in wanted:
+        contents[file.path] = read_bytes(sources[file.path])
+        digest = _sha256(contents[file.path])
+        if digest != file.sha256:
+            raise DamagedFile(
+                f"{sources[file.path]} differs from the published file: its SHA-256 is {digest}, not {file.sha256};"
+                " nothing was copied"
+            )
+    return contents

@@ -4,25 +4,21 @@ the line."""
 import csv
 import io
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from askwell.data.facts import Fact
-from askwell.errors import BadFile, BadOption
+from askwell.errors import BadFile, BadOption, first_few
 from askwell.files import is_utf8, read_text
+from askwell.views.printable import clipped
 
 Choose = Callable[[Collection[str]], tuple[str, ...]]
 """Picks columns from those of a file; raises ValueError if the right ones are missing."""
 
 
-_MOST_LISTED = 20
-"""Names in a message."""
 _LONGEST_NAME = 200
 """Bytes of a relation's name: a file name has 255 at most, with its ending and what is added while it is written."""
-
-
 LONGEST_TEXT = 131_072
 """Characters of an x, a y or a template, as many as the csv module takes in a field; no LM reads as many, and to spell
 a text of hundreds of megabytes in tokens would take all memory there is."""
@@ -47,10 +43,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_records(path: Path, decoder: json.JSONDecoder | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a file of JSON lines, with their line numbers."""
     for number, line in _lines(path):
-        yield number, _object(path, number, line, _JSON)
+        yield number, _object(path, number, line, decoder or _JSON)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -79,37 +75,34 @@ def text_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -
     """Return the text of a field, stripped; it can be empty."""
     value = fields.get(key)
     if not isinstance(value, str):
-        problem = f"but is {_kind(value)}" if key in fields else f"but there are only {listed(fields)}"
+        problem = f"but is {_kind(value)}" if key in fields else f"but there are only {_named(fields)}"
         raise BadFile(path, f"{key!r} must be text, {problem}", line)
     return _bounded(path, line, repr(key), value.strip())
 
 
 def file_name(path: Path, line: int | None, name: str) -> str:
     """Return a relation's name, if it can be the name of a file."""
+    if not is_file_name(name):
+        problem = f"it must be usable as a file name, of at most {_LONGEST_NAME} bytes"
+        raise BadFile(path, f"{clipped(repr(name), 60)} cannot name a relation: {problem}", line)
+    return name
+
+
+def is_file_name(name: str) -> bool:
+    """Tell whether a name can be that of a file, on any system."""
     is_plain = name.isprintable() and name == name.strip() and not {*name} & {*"/\\:"}
-    if not name or name.startswith(".") or not is_plain:
-        problem = "it must be usable as a file name"
-    elif len(name.encode()) > _LONGEST_NAME:
-        problem = f"it must be usable as a file name, so it has at most {_LONGEST_NAME} bytes"
-    else:
-        return name
-    shown = name if len(name) <= 60 else f"{name[:60]}…"
-    raise BadFile(path, f"{shown!r} cannot name a relation: {problem}", line)
+    return is_plain and 0 < len(name.encode()) <= _LONGEST_NAME and not name.startswith(".")
 
 
-def listed(names: Collection[str]) -> str:
-    """Name in quotes, or the word none; of many, the first."""
-    shown = [repr(name) for name in islice(names, _MOST_LISTED)]
-    more = [f"{len(names) - len(shown):,} more"] if len(names) > len(shown) else []
-    return ", ".join([*shown, *more]) or "none"
+def _named(names: Iterable[str]) -> str:
+    return first_few([repr(name) for name in names], 20) or "none"
 
 
 _Fields = Iterator[tuple[int, tuple[str, ...], Mapping[str, Any]]]
 
 
 def _jsonl_fields(path: Path, choose: Choose) -> _Fields:
-    for number, line in _lines(path):
-        fields = _object(path, number, line, _NUMBERS_AS_TEXT)
+    for number, fields in read_records(path, _NUMBERS_AS_TEXT):
         yield number, _chosen(path, number, choose, fields), fields
 
 
@@ -176,19 +169,12 @@ def _kind(value: object) -> str:
     return {list: "a list", dict: "an object"}.get(type(value), "a single value")
 
 
-def _whole_number(digits: str) -> int:
-    try:
-        return int(digits)
-    except ValueError:  # Python's own words tell a programmer what to do
-        raise ValueError(f"a number of {len(digits):,} digits") from None
-
-
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
 # One decoder for all lines: json.loads with options would make one for each.
-_JSON = json.JSONDecoder(parse_int=_whole_number)
+_JSON = json.JSONDecoder()
 _NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)
 
 COLUMN_FILES: dict[str, Callable[[Path, Choose], _Fields]] = {
@@ -215,13 +201,13 @@ class Columns(NamedTuple):
         """Return the names of both columns among those of a file; ValueError if one is missing."""
         for option, name in (("`x`", self.x), ("`y`", self.y)):
             if name is not None and name not in there:
-                raise ValueError(f"{option} {name}: there is no such column; found {listed(there)}")
+                raise ValueError(f"{option} {name}: there is no such column; found {_named(there)}")
         for x, y in _KEYS:
             if (self.x or x) in there and (self.y or y) in there:
                 return self.x or x, self.y or y
         expected = ", or ".join(f"{x!r} and {y!r}" for x, y in _KEYS)
         raise ValueError(
-            f"expected {expected} as keys or in the header; found {listed(there)}. "
+            f"expected {expected} as keys or in the header; found {_named(there)}. "
             "Other columns are named with `x` and `y`"
         )
 

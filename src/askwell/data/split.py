@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, islice, permutations
+from itertools import combinations, islice, permutations, product
 from math import gcd, lcm
 from random import Random
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from askwell.data.facts import Counts, Fact, Relation, canonical
 from askwell.errors import BadOption, UsageError
@@ -86,6 +86,12 @@ def split_facts(
     return train, dev, test
 
 
+def split_relation(name: str, facts: Sequence[Fact], rule: str | None, seed: int) -> Relation:
+    """Return the relation of facts that are split here, by default at random."""
+    train, dev, test = split_facts(facts, rule or "random", seed)
+    return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
+
+
 def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
     """Return three sets, in each of which every y has its share of groups, up to one group; none is empty.
 
@@ -113,13 +119,8 @@ def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
     return [[fact for group in set_ for fact in group] for set_ in sets]
 
 
-class _Step(NamedTuple):
-    """Moves a group of `size` from one set to another, and one of size `back` in return (0: none)."""
-
-    source: int
-    target: int
-    size: int
-    back: int
+_Step = tuple[int, int, int, int]
+"""Moves a group from one set to another: both sets, its size, and that of a group moved in return (0: none)."""
 
 
 class _Sets:
@@ -140,32 +141,30 @@ class _Sets:
         self._add(next(room, 0), group)
 
     def improve(self) -> None:
-        """Move or swaps groups, the best step first, until no single step brings the sizes closer to their shares."""
+        """Move or swap groups, the best step first, until no single step brings the sizes closer to their shares."""
         while True:
             best = min(self._steps(), key=self._badness_after)
-            if self._badness_after(best) >= self._badness(self.sizes):
+            if self._badness_after(best) >= self._badness_after((0, 0, 0, 0)):
                 return
-            given, taken = self._pop(best.source, best.size), self._pop(best.target, best.back)
-            self._add(best.target, given)
-            self._add(best.source, taken)
+            source, target, size, back = best
+            given, taken = self._pop(source, size), self._pop(target, back)
+            self._add(target, given)
+            self._add(source, taken)
 
     def _steps(self) -> Iterator[_Step]:
         for source, target in permutations(range(3), 2):
             for size in self.by_size[source]:
-                yield _Step(source, target, size, 0)
+                yield source, target, size, 0
         for source, target in combinations(range(3), 2):
-            for size in self.by_size[source]:
-                for back in self.by_size[target]:
-                    yield _Step(source, target, size, back)
+            for size, back in product(self.by_size[source], self.by_size[target]):
+                yield source, target, size, back
 
     def _badness_after(self, step: _Step) -> tuple[int, int]:
-        sizes = self.sizes.copy()
-        sizes[step.source] += step.back - step.size
-        sizes[step.target] += step.size - step.back
-        return self._badness(sizes)
-
-    def _badness(self, sizes: list[int]) -> tuple[int, int]:
         """Return how far sizes are from their shares: empty sets first, then distances, in integers for exact ties."""
+        source, target, size, back = step
+        sizes = self.sizes.copy()
+        sizes[source] += back - size
+        sizes[target] += size - back
         distance = sum(
             abs(self.whole * size - share * self.total) for size, share in zip(sizes, self.shares, strict=True)
         )

@@ -1,16 +1,19 @@
-"""Audits splits (repeated and leaked facts, class balance, the scores of answers that need no LM), and mends those that
-leak."""
+"""Audits splits (repeated and leaked facts, class balance, the scores of answers that need no LM), mends those that
+leak, and counts what the paper's two tables about its data count."""
 
 import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from askwell.data.facts import SPLITS, Fact, SplitLines, facts_jsonl
+from askwell.data.facts import SPLIT_FILES, SPLITS, Fact, SplitLines, facts_jsonl
 from askwell.data.names import FactSet
+from askwell.data.readers import SUFFIXES, parse_facts
+from askwell.data.templates import read_templates
 from askwell.errors import BadOption, NothingLeft
 from askwell.files import need_writable_folder, write_folder
 
@@ -161,13 +164,11 @@ def majority_y(train: Sequence[Fact]) -> str:
 
 def copy_from_train(train: Sequence[Fact]) -> dict[str, str]:
     """Return train's most common y for each x; among several, the first in the file."""
-    found: dict[str, str] = {}
-    several = {fact.x for fact in train if found.setdefault(fact.x, fact.y) != fact.y}
-    ys: dict[str, Counter[str]] = {x: Counter() for x in several}  # only for these: a million counters take a gigabyte
-    for fact in train:
-        if fact.x in several:
-            ys[fact.x][fact.y] += 1
-    return found | {x: counted.most_common(1)[0][0] for x, counted in ys.items()}
+    counts, best = Counter(train), dict[str, Fact]()
+    for fact, count in counts.items():
+        if fact.x not in best or count > counts[best[fact.x]]:
+            best[fact.x] = fact
+    return {x: fact.y for x, fact in best.items()}
 
 
 def copy_from_x(train: Sequence[Fact]) -> Callable[[str], str | None]:
@@ -175,26 +176,15 @@ def copy_from_x(train: Sequence[Fact]) -> Callable[[str], str | None]:
 
     Among several of one length it is the most common in train, then the first in the file.
     """
-    most_common_first = [y for y, _ in Counter(fact.y for fact in train).most_common()]
-    y_of = {y.casefold(): y for y in reversed(most_common_first)}
-    order = {y: place for place, y in enumerate(most_common_first)}
-    by_length: dict[int, set[str]] = {}
-    for y in y_of:
-        by_length.setdefault(len(y), set()).add(y)
-    longest_first = sorted(by_length, reverse=True)
+    order = {y: place for place, (y, _) in enumerate(Counter(fact.y for fact in train).most_common())}
+    y_of = {y.casefold(): y for y in reversed(order)}
+    longest_first = sorted({len(y) for y in y_of}, reverse=True)
 
     def answer(x: str) -> str | None:
         text = x.casefold()
-        for length in longest_first:
-            pieces = len(text) - length + 1
-            if pieces <= 0:
-                continue
-            ys = by_length[length]
-            if len(ys) < pieces:  # whichever is less work: search x for each y, or look up each piece of x
-                found = {y for y in ys if y in text}
-            else:
-                found = {piece for begin in range(pieces) if (piece := text[begin : begin + length]) in ys}
-            if found:
+        for length in longest_first:  # each piece of x is looked up, since there may be a million ys
+            pieces = {text[begin : begin + length] for begin in range(len(text) - length + 1)}
+            if found := pieces & y_of.keys():
                 return min((y_of[piece] for piece in found), key=order.__getitem__)
         return None
 
@@ -239,18 +229,7 @@ def audit_sentences(audit: SetAudit) -> list[str]:
     return told + [sentence for count, sentence in others.items() if total(count)]
 
 
-@dataclass(frozen=True)
-class CleanSplit:
-    """A relation's splits without leaks, and how many lines of each split were removed."""
-
-    splits: SplitLines
-    leaks: dict[str, int]
-    """Distinct facts that are also in a later split."""
-    repeated: dict[str, int]
-    """Lines that repeated a fact of the same split."""
-
-
-def clean_splits(splits: SplitLines) -> CleanSplit:
+def clean_splits(splits: SplitLines) -> SplitLines:
     """Return the splits with every fact once, in one of them: facts of dev and test are removed from train, facts of
     test from dev.
 
@@ -265,65 +244,36 @@ def clean_splits(splits: SplitLines) -> CleanSplit:
         if not kept:
             reasons = {"the fact is also in a later split": len(splits.splits[name])}
             raise NothingLeft(f"{name} facts of {splits.name}", reasons)
-    distinct = {name: len({*facts}) for name, facts in splits.splits.items()}
-    leaks = {name: distinct[name] - len(kept) for name, kept in clean.splits.items()}
-    repeated = {name: len(facts) - distinct[name] for name, facts in splits.splits.items()}
-    return CleanSplit(clean, leaks, repeated)
+    return clean
 
 
-@dataclass(frozen=True)
-class CleanReport:
-    """What was left out of the splits of a set, and the audit of what is left."""
-
-    made_from: str
-    leaks_removed: dict[str, int]
-    """Facts of each split."""
-    repeated_removed: dict[str, int]
-    """Lines of each split."""
-    audit: dict[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what audit.json says."""
-        return asdict(self)
+def _without(facts: dict[Fact, None], others: set[Fact]) -> tuple[Fact, ...]:
+    return tuple(fact for fact in facts if fact not in others)
 
 
-def write_clean(facts: FactSet, folder: Path) -> CleanReport:
-    """Write clean splits and audit.json into a new folder.
+def write_clean(facts: FactSet, folder: Path) -> dict[str, Any]:
+    """Write clean splits into a new folder, and audit.json, which it also returns: the set they were made from, how
+    many leaked facts and repeated lines of each split were removed, and the audit of what is left.
 
     A set gets a folder for each relation, a single relation is written into the folder itself; --facts takes both.
     """
     need_new_folder(folder)
-    cleaned = [clean_splits(relation) for relation in facts.relations]
-    report = CleanReport(
-        made_from=facts.name,
-        leaks_removed=_sums([clean.leaks for clean in cleaned]),
-        repeated_removed=_sums([clean.repeated for clean in cleaned]),
-        audit=audit_set(replace(facts, relations=tuple(clean.splits for clean in cleaned))).as_json(),
-    )
-    files = {"audit.json": json.dumps(report.as_json(), ensure_ascii=False, indent=2) + "\n"}
-    for clean in cleaned:
-        inside = "" if facts.is_single else f"{clean.splits.name}/"
-        for split, lines in clean.splits.splits.items():
-            files[f"{inside}{split}.jsonl"] = facts_jsonl(lines)
+    clean = replace(facts, relations=tuple(map(clean_splits, facts.relations)))
+    before, after = audit_set(facts), audit_set(clean)
+    lines, left, repeated = before.by_split("facts"), after.by_split("facts"), before.by_split("duplicates")
+    report = {
+        "made_from": facts.name,
+        "leaks_removed": {split: lines[split] - repeated[split] - left[split] for split in SPLITS},
+        "repeated_removed": repeated,
+        "audit": after.as_json(),
+    }
+    files = {"audit.json": json.dumps(report, ensure_ascii=False, indent=2) + "\n"}
+    for relation in clean.relations:
+        inside = "" if facts.is_single else f"{relation.name}/"
+        for split, of_split in relation.splits.items():
+            files[f"{inside}{split}.jsonl"] = facts_jsonl(of_split)
     write_folder(folder, files)
     return report
-
-
-@dataclass(frozen=True)
-class Audited:
-    """The audit of a set, and what its clean split leaves out, if one was written."""
-
-    audit: SetAudit
-    clean: CleanReport | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what `askwell audit --json` prints."""
-        return self.audit.as_json() | ({} if self.clean is None else {"clean": self.clean.as_json()})
-
-
-def audit_and_clean(facts: FactSet, out: Path | None = None) -> Audited:
-    """Audit the splits of a set and, if a new folder is named, writes a split without leaks there."""
-    return Audited(audit_set(facts), None if out is None else write_clean(facts, out))
 
 
 def need_new_folder(folder: Path) -> None:
@@ -333,9 +283,93 @@ def need_new_folder(folder: Path) -> None:
         raise BadOption(f"`folder` {folder} is not empty; name a new folder", folder="--out")
 
 
-def _without(facts: dict[Fact, None], others: set[Fact]) -> tuple[Fact, ...]:
-    return tuple(fact for fact in facts if fact not in others)
+# The paper's names, and the folders of the sets.
+RELATION_SETS = {
+    "trex_original": "trex_original",
+    "trex_extended": "trex_extend",
+    "google_re": "google_re",
+    "conceptnet": "conceptnet",
+}
+PROMPT_SETS = {
+    "trex-min": "trex_mine",
+    "trex-par": "trex_paraphrase",
+    "google_re-sin": "google_re",
+    "google_re-min": "google_re_mine",
+    "google_re-par": "google_re_paraphrase",
+    "conceptnet": "conceptnet",
+}
 
 
-def _sums(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    return {split: sum(count[split] for count in counts) for split in SPLITS}
+@dataclass(frozen=True)
+class RelationStatistics:
+    """The relations of a fact set, rounded as the paper prints them."""
+
+    relations: int
+    avg_unique_x: int
+    """Distinct x of a relation, over all splits."""
+    avg_unique_y: int
+    min_pairs: int
+    """Lines of the smallest relation, over all splits; repeated facts count each time."""
+    max_pairs: int
+    mean_pairs: int
+
+
+@dataclass(frozen=True)
+class PromptStatistics:
+    """The prompts of a prompt set, rounded as the paper prints them."""
+
+    relations: int
+    avg_prompts: float
+    min_prompts: int
+    max_prompts: int
+    avg_tokens: float
+    """Tokens separated by white space, both blanks included, averaged over all prompts of all relations."""
+
+
+def relation_statistics(data: Path) -> dict[str, RelationStatistics | None]:
+    """Return the paper's table of relations from a data folder; None for a set that is not there."""
+    tables: dict[str, RelationStatistics | None] = {}
+    for name, folder in RELATION_SETS.items():
+        relations = _relations_in(data / "facts" / folder)
+        sizes = [len(facts) for facts in relations]
+        tables[name] = (
+            None
+            if not relations
+            else RelationStatistics(
+                relations=len(relations),
+                avg_unique_x=round(fmean(len({fact.x for fact in facts}) for facts in relations)),
+                avg_unique_y=round(fmean(len({fact.y for fact in facts}) for facts in relations)),
+                min_pairs=min(sizes),
+                max_pairs=max(sizes),
+                mean_pairs=round(fmean(sizes)),
+            )
+        )
+    return tables
+
+
+def _relations_in(folder: Path) -> list[list[Fact]]:
+    """Return all facts of each relation of a set, whether it has a file for each split or one file."""
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    files = [[path / file for file in SPLIT_FILES] for path in inside if path.is_dir()]
+    files += [[path] for path in inside if path.suffix in SUFFIXES]
+    return [[fact for path in of_relation for fact in parse_facts(path)] for of_relation in files]
+
+
+def prompt_statistics(data: Path) -> dict[str, PromptStatistics | None]:
+    """Return the paper's table of prompts from a data folder; None for a set that is not there."""
+    tables: dict[str, PromptStatistics | None] = {}
+    for name, folder in PROMPT_SETS.items():
+        relations = [read_templates(path) for path in sorted((data / "prompts" / folder).glob("*.jsonl"))]
+        sizes = [len(templates) for templates in relations]
+        tables[name] = (
+            None
+            if not relations
+            else PromptStatistics(
+                relations=len(relations),
+                avg_prompts=round(fmean(sizes), 1),
+                min_prompts=min(sizes),
+                max_prompts=max(sizes),
+                avg_tokens=round(fmean(len(one.text.split()) for templates in relations for one in templates), 1),
+            )
+        )
+    return tables

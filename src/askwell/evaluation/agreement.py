@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from askwell.answers.prompt_answers import PromptAnswers
+from askwell.answers.strategy import PromptAnswers
 from askwell.errors import BadOption
 from askwell.evaluation.abstention import risk_coverage
 

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import EncodedRelation, no_facts_left
-from askwell.answers.prompt_answers import PromptAnswers
-from askwell.answers.strategy import Prior, Ranking
+from askwell.answers.strategy import Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.evaluation.labels import MOST_LABELS, LabelFigures, label_figures
 from askwell.evaluation.outcomes import Outcome

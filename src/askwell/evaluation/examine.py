@@ -13,7 +13,7 @@ import numpy as np
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.answers.encode import EncodedRelation
-from askwell.answers.prompt_answers import PromptAnswers
+from askwell.answers.strategy import PromptAnswers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption, NothingLeft

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from askwell.lms.question import Question, Stream, Token, X
+from askwell.lms.families import Question, Stream, Token, X
 from askwell.lms.tokenisation import Place, Wording
 from askwell.lms.walks.past import Past
 

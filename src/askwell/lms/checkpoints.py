@@ -1,19 +1,31 @@
 """Stored checkpoints: where they are, what is wrong with them, and the model and tokenizer in them."""
 
 import difflib
+import json
 import os
 import pickle
+import time
+import unicodedata
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import torch
+from huggingface_hub import constants
 from safetensors import safe_open
-from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    BertTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
@@ -22,12 +34,16 @@ from askwell.errors import LMUnavailable, first_few
 from askwell.files import cache_folder, is_utf8
 from askwell.lms.families import family_of
 from askwell.lms.identity import PROBE
-from askwell.lms.tokenizer_files import find_tokenizer, hub_answers, hub_options
 
 _LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_hidden_groups")
 _OF_STORED = 4
 """A model may have up to this many times the numbers in its files: missing weights are found later."""
 _MORE = 2**24
+_VOCABULARY, _TOKENIZER_CONFIG = "vocab.txt", "tokenizer_config.json"
+_SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
+_SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+_SECONDS_TO_ANSWER = 4.0
+"""How long the hub is waited for; its own client would try for half a minute."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +152,8 @@ def load_checkpoint_files(
         raise LMUnavailable(f"`lm` {name}: {error}", **error.options) from None
     except Exception as error:  # broken files cause all kinds of errors in several libraries
         raise LMUnavailable(_explain(name, error)) from error
-    if gguf and tokenizer is None:
-        _honour_bos(path, used)
+    if gguf and tokenizer is None and used.bos_token is not None and _begins_with_bos(path):
+        used.add_bos_token = True
     vectors = model.get_input_embeddings().weight.shape[0]
     if (largest := _largest(used, stored=tokenizer is None)) >= vectors:
         whose = f"`lm` {name}: its tokenizer" if tokenizer is None else "`tokenizer`: it"
@@ -244,13 +260,9 @@ def quiet() -> Generator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _honour_bos(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Let the tokenizer put its BOS token first if the file says so."""
-    if _says(path, "tokenizer.ggml.add_bos_token") and tokenizer.bos_token is not None:
-        tokenizer.add_bos_token = True
-
-
-def _says(path: Path, flag: str) -> bool:
+def _begins_with_bos(path: Path) -> bool:
+    """Return whether a GGUF file says that its tokenizer puts a BOS token first."""
+    flag = "tokenizer.ggml.add_bos_token"
     try:
         from transformers.integrations.gguf.reader import read_gguf_metadata
     except ImportError:  # an older release: gguf's own reader, which takes seconds to read a vocabulary
@@ -273,3 +285,111 @@ def _no_bar() -> Generator[None]:
         yield
     finally:
         module.tqdm = tqdm
+
+
+# ── the hub ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hub_answers() -> bool:
+    """Return whether the hub can be reached; the result is reused for a minute."""
+    return _answers(constants.ENDPOINT, int(time.monotonic() // 60))
+
+
+@lru_cache(maxsize=1)
+def _answers(endpoint: str, _minute: int) -> bool:
+    try:
+        httpx.head(endpoint, timeout=_SECONDS_TO_ANSWER)
+    except httpx.HTTPError:  # no such host, no route, no answer in time, no certificate
+        return False
+    return True
+
+
+def hub_options() -> dict[str, Any]:
+    """Return options for the hub's client: to use only the cache if the hub cannot be reached."""
+    return {} if constants.is_offline_mode() or hub_answers() else {"local_files_only": True}
+
+
+# ── tokenizers ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a folder, a hub name or a GGUF file. If the class that its config names finds none of its
+    files, but there is a `vocab.txt`, as with an ALBERT that was trained with BERT's WordPiece, it is made from that.
+
+    What transformers raises is passed on; a tokenizer that has no words is an error.
+    """
+    problem: Exception | None = None
+    try:
+        found: Any = AutoTokenizer.from_pretrained(source, **options)
+        if not set(found.get_vocab()) <= set(found.all_special_tokens):
+            return found
+    except (OSError, ValueError, KeyError, TypeError) as error:  # a class that lacks its files raises any of these
+        problem = error
+    vocabulary = _file(source, _VOCABULARY, options)
+    if vocabulary is not None:
+        return wordpiece(vocabulary)
+    if problem is not None:
+        raise problem
+    raise LMUnavailable(
+        "it has no tokenizer; save the tokenizer's files beside the weights, or name them with `tokenizer`",
+        tokenizer="--tokenizer",
+    )
+
+
+def wordpiece(vocabulary: Path) -> PreTrainedTokenizerBase:
+    """Return BERT's tokenizer over a file of pieces, one per line.
+
+    Without settings beside it, it lower-cases if no piece has a capital letter, and then strips accents if no piece
+    would be changed by that.
+    """
+    pieces = [line.rstrip("\r") for line in vocabulary.read_text(encoding="utf-8").split("\n")]
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    if lacking := [token for token in ("[UNK]", "[CLS]", "[SEP]") if token not in pieces]:
+        raise LMUnavailable(
+            f"{vocabulary.name} has no piece {lacking[0]}, so it is not a vocabulary of BERT's WordPiece; save the "
+            "tokenizer with its tokenizer.json, and name its folder with `tokenizer`",
+            tokenizer="--tokenizer",
+        )
+    words = [piece for piece in pieces if piece not in _SPECIAL]
+    lower = all(piece == piece.lower() for piece in words)
+    strip = lower and all(piece == unicodedata.normalize("NFD", piece) for piece in words)
+    guessed: dict[str, Any] = {"do_lower_case": lower, "strip_accents": strip}
+    beside = vocabulary.parent / _TOKENIZER_CONFIG
+    settings = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    given = {name: settings[name] for name in _SETTINGS if name in settings}
+    numbered = {piece: number for number, piece in reversed(list(enumerate(pieces)))}  # of a repeated one, the first
+    return BertTokenizer(vocab=numbered, **(guessed | given))
+
+
+def named_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
+    """Return the tokenizer that --tokenizer names: a folder, a `vocab.txt`, or a name on the hub."""
+    path = Path(name)
+    try:
+        if path.is_file() and path.suffix == ".txt":
+            return wordpiece(path)
+        if path.is_file():
+            raise LMUnavailable(f"it is a file; name its folder, or a {_VOCABULARY}")
+        if not path.is_dir() and str(name).startswith((".", "/", "~")):
+            raise LMUnavailable("there is no such folder or file")
+        return find_tokenizer(str(name), trust_remote_code=False, **({} if path.is_dir() else hub_options()))
+    except LMUnavailable as error:
+        raise LMUnavailable(f"`tokenizer` {name}: {error}", tokenizer="--tokenizer") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise LMUnavailable(
+            f"`tokenizer` {name}: no tokenizer can be loaded from there ({reason}); name a folder with a tokenizer's "
+            f"files, a {_VOCABULARY}, or a name on the hub",
+            tokenizer="--tokenizer",
+        ) from error
+
+
+def _file(source: str, name: str, options: dict[str, Any]) -> Path | None:
+    """Return a file of a folder or of a hub name, if it is there."""
+    if "gguf_file" in options:
+        return None
+    options = {key: options[key] for key in ("revision", "local_files_only") if key in options}
+    try:
+        return Path(str(cached_file(source, name, **options)))
+    except OSError:
+        return None

@@ -1,11 +1,14 @@
-"""Families of LMs: how each is loaded, what its stacks are, and how it is asked.
+"""Families of LMs, and a prompt as a question to one: what each of its stacks reads, and where the answer is read.
 
-Masked LMs are BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA's generators, ModernBERT and similar models; denoising seq2seq
-LMs are BART and similar models; causal LMs are GPT-2, Llama, Qwen, SmolLM2 and similar models."""
+A stack is a sequence of layers with its own input: a masked or causal LM has one, a seq2seq LM an encoder and a
+decoder. Masked LMs are BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA's generators, ModernBERT and similar models;
+denoising seq2seq LMs are BART and similar models; causal LMs are GPT-2, Llama, Qwen, SmolLM2 and similar models."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from transformers import (
@@ -18,77 +21,161 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from askwell.errors import LMUnavailable
-from askwell.lms.question import Question, Sentence, Stream, Token, Unusable, X, lay_out
 from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, PromptTokens, SpecialTokens, Wording
 from askwell.specs.mixture_spec import Begin
 
 
-@runtime_checkable
-class Family(Protocol):
+class Token(NamedTuple):
+    """A fixed token of a question."""
+
+    id: int
+    prompt_token: int = -1
+    """Which of the prompt's tokens this is, counted from 0; -1 for special tokens and masks, which are not tuned."""
+
+
+class X(StrEnum):
+    """What is at x's blank."""
+
+    SHOWN = "shown"
+    MASKED = "masked"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What one stack reads: fixed tokens on both sides of x, and room for y's own tokens where they are read."""
+
+    left: tuple[Token, ...]
+    right: tuple[Token, ...]
+    x: X = X.SHOWN
+    y_at: int | None = None
+    """How many of the fixed tokens come before y's tokens; None if y has none here."""
+    y_after_x: bool = False
+    """Whether x's tokens come before y's."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One prompt put to an LM. The answer is read from the last stream."""
+
+    streams: Mapping[str, Stream]
+    read_at: int
+    """The first position that is read, counted without x's tokens."""
+    read_after_x: bool
+    """Whether x's tokens come before that position."""
+    reads_x: bool = False
+    """Whether x's tokens are read, one position each, rather than y's blank."""
+    end: int | None = None
+    """The token that follows an answer of any length and marks its end; None if there is none, because the number of
+    y's tokens is given (masked LMs), or if x's first token follows it (`ends_with_x`)."""
+    ends_with_x: bool = False
+
+
+class Unusable(Exception):
+    """A prompt that a family of LMs cannot use; the message says why."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A prompt between the LM's special tokens, with a token at y's blank."""
+
+    left: tuple[Token, ...]
+    right: tuple[Token, ...]
+    y_at: int
+    y_after_x: bool
+
+    def until_y(self) -> Stream:
+        """Return all that comes before y."""
+        if self.y_after_x:
+            return Stream(self.left, self.right[: self.y_at - len(self.left)])
+        return Stream(self.left[: self.y_at], (), X.ABSENT)
+
+    def around_y(self) -> Stream:
+        """Return the whole sentence with room for any number of tokens at y."""
+        if self.y_after_x:
+            at = self.y_at - len(self.left)
+            right = self.right[:at] + self.right[at + 1 :]
+            return Stream(self.left, right, y_at=self.y_at, y_after_x=True)
+        left = self.left[: self.y_at] + self.left[self.y_at + 1 :]
+        return Stream(left, self.right, y_at=self.y_at)
+
+    def through_y(self) -> Stream:
+        """Return all that comes before y, and then any number of tokens of y."""
+        return replace(self.until_y(), y_at=self.y_at, y_after_x=self.y_after_x)
+
+    def until_after_x(self) -> Stream:
+        """Return all up to the last of x's tokens."""
+        return Stream(self.left, ())
+
+
+def lay_out(prompt: PromptTokens, prefix: Sequence[int], suffix: Sequence[int], y: int) -> Sentence:
+    """Return the sentence of a prompt, with token `y` at y's blank."""
+    numbers = iter(range(len(prompt.before) + len(prompt.between) + len(prompt.after)))
+    before, between, after = (
+        tuple(Token(id_, next(numbers)) for id_ in stretch) for stretch in (prompt.before, prompt.between, prompt.after)
+    )
+    start, end = tuple(map(Token, prefix)), tuple(map(Token, suffix))
+    if prompt.x_first:
+        left, right = start + before, (*between, Token(y), *after, *end)
+        return Sentence(left, right, y_at=len(left) + len(between), y_after_x=True)
+    left, right = (*start, *before, Token(y), *between), after + end
+    return Sentence(left, right, y_at=len(start) + len(before), y_after_x=False)
+
+
+# ── families ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Family(ABC):
     """A family of LMs. To add one, write a class like those below and name it in `FAMILIES`."""
 
-    @property
-    def name(self) -> str:
-        """Return the family's name."""
-        ...
+    name: str
+    auto_class: Any
+    """The class of transformers that loads LMs of this family."""
+    masks_x = True
+    """Whether the LM can be asked with a mask in place of x."""
+    fills_masks = False
+    """Whether the tokens of an answer are masks of which the first are filled in, so that its length is given
+    beforehand."""
+    shares_prefixes = False
+    """Whether nothing that is computed for a token depends on later tokens, so that sentences with the same beginning
+    can share its computation."""
 
-    @property
-    def masks_x(self) -> bool:
-        """Return whether the LM can be asked with a mask in place of x."""
-        ...
-
-    @property
-    def fills_masks(self) -> bool:
-        """Return whether an answer of several tokens fills in several masks, so that its length is given beforehand."""
-        ...
-
-    @property
-    def shares_prefixes(self) -> bool:
-        """Return whether nothing that is computed for a token depends on later tokens, so that sentences with the same
-        beginning can share its computation."""
-        ...
-
-    @property
-    def auto_class(self) -> Any:
-        """Return the class of transformers that loads LMs of this family."""
-        ...
-
+    @abstractmethod
     def fits(self, config: PretrainedConfig) -> bool:
         """Return whether LMs of this config are asked in this family's way."""
-        ...
 
     def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
         """Return the parts of the model that have one stack of layers each, in the order of `Question.streams`."""
-        ...
+        return {"layers": model.base_model}
 
     def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
         """Return the arguments of the model's forward for each stack's (embeddings, attention mask)."""
-        ...
+        embeddings, attention_mask = embedded["layers"]
+        return {"inputs_embeds": embeddings, "attention_mask": attention_mask}
 
-    def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:
-        """Return what a sentence can begin with; the first is the default."""
-        ...
+    def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:  # noqa: ARG002
+        """Return what a sentence can begin with, the default first: a space, so that a word has the same form there as
+        elsewhere."""
+        return {"space": WITH_A_SPACE}
 
+    @abstractmethod
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the question for y; raises Unusable for a prompt that the family cannot use."""
-        ...
 
+    @abstractmethod
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the question for answers of any length; raises Unusable for a prompt that the family cannot use."""
-        ...
 
+    @abstractmethod
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the question for x's own tokens, with y blank: p(x | t)."""
-        ...
 
 
-class Masked:
+class Masked(Family):
     """One mask takes y's place; the LM's distribution there is the answer."""
 
     name = "masked"
-    masks_x = True
     fills_masks = True
-    shares_prefixes = False
     auto_class = AutoModelForMaskedLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -96,19 +183,6 @@ class Masked:
         is_causal = any("CausalLM" in name or "LMHead" in name for name in config.architectures or [])
         is_decoder = config.is_encoder_decoder or getattr(config, "is_decoder", False)
         return config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not is_causal and not is_decoder
-
-    def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
-        """Return the one stack."""
-        return {"layers": model.base_model}
-
-    def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-        """Return the model's arguments."""
-        embeddings, attention_mask = embedded["layers"]
-        return {"inputs_embeds": embeddings, "attention_mask": attention_mask}
-
-    def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:  # noqa: ARG002
-        """Return a space, so that a word has the same form there as elsewhere."""
-        return {"space": WITH_A_SPACE}
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the whole sentence with a mask at y."""
@@ -118,8 +192,7 @@ class Masked:
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the whole sentence with as many masks at y as it has tokens; they are filled in from left to right."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
-        streams = {"layers": sentence.around_y()}
-        return Question(streams, sentence.y_at, sentence.y_after_x, fills_masks=True)
+        return Question({"layers": sentence.around_y()}, sentence.y_at, sentence.y_after_x)
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the whole sentence with masks at y and at all of x's tokens."""
@@ -128,13 +201,13 @@ class Masked:
         return Question({"layers": stream}, len(sentence.left), read_after_x=False, reads_x=True)
 
 
-class Seq2Seq:
-    """The encoder reads the prompt with a mask at y; the decoder is forced to copy the prompt up to y."""
+class Seq2Seq(Family):
+    """The encoder reads the prompt with a mask at y; the decoder is forced to copy the prompt up to y.
+
+    The decoder's tokens see the encoder's, and so all of x: sentences share no beginnings.
+    """
 
     name = "seq2seq"
-    masks_x = True
-    fills_masks = False
-    shares_prefixes = False  # the decoder's tokens see the encoder's, and so all of x
     auto_class = AutoModelForSeq2SeqLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -156,10 +229,6 @@ class Seq2Seq:
             "decoder_attention_mask": decoder_attention_mask,
             "use_cache": False,
         }
-
-    def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:  # noqa: ARG002
-        """Return a space, so that a word has the same form there as elsewhere."""
-        return {"space": WITH_A_SPACE}
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the decoder's next token after its copy of everything before y."""
@@ -190,12 +259,11 @@ class Seq2Seq:
         return Question(streams, len(copy.left) - 1, read_after_x=False, reads_x=True)
 
 
-class Causal:
+class Causal(Family):
     """The next token after everything before y is the answer; what comes after y is cut."""
 
     name = "causal"
     masks_x = False
-    fills_masks = False
     shares_prefixes = True
     auto_class = AutoModelForCausalLM
 
@@ -203,14 +271,9 @@ class Causal:
         """Return whether LMs of this config are causal LMs."""
         return config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not config.is_encoder_decoder
 
-    def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
-        """Return the one stack."""
-        return {"layers": model.base_model}
-
     def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
         """Return the model's arguments."""
-        embeddings, attention_mask = embedded["layers"]
-        return {"inputs_embeds": embeddings, "attention_mask": attention_mask, "use_cache": False}
+        return {**super().inputs(embedded), "use_cache": False}
 
     def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:
         """Return those for which the LM has tokens. A causal LM's first position is special, so there is a choice."""

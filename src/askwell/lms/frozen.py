@@ -13,16 +13,24 @@ from askwell.calls import checked_or
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
-from askwell.lms.hooked import Stack, WholeModel, cached_rows, layer_blocks, probe, run_whole
-from askwell.lms.identity import LMIdentity, identify
-from askwell.lms.probe_cache import Checked, key_of_checks
-from askwell.lms.sharded import input_device, keep_differentiable, tell_once, why_it_stays
+from askwell.lms.hooked import (
+    Stack,
+    WholeModel,
+    cached_rows,
+    input_device,
+    keep_differentiable,
+    layer_blocks,
+    probe,
+    tell_once,
+    why_it_stays,
+)
+from askwell.lms.identity import LMIdentity, identify, key_of_checks, recall, remember
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
 from askwell.lms.walks.known_models import agrees, agrees_with_past, walk_of, window_of
-from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
+from askwell.lms.walks.layers import FeedForward
+from askwell.lms.walks.output import Head
 from askwell.lms.walks.past import Past
-from askwell.lms.walks.rows import pack
-from askwell.lms.walks.walk import Deltas, FeedForward, Walk, insert_prompt_vectors, rows_at
+from askwell.lms.walks.walk import Deltas, Walk, insert_prompt_vectors, pack, rows_at
 from askwell.specs.mixture_spec import Begin
 from askwell.views.document import Document, overview
 from askwell.views.shown import ShowsItself
@@ -78,7 +86,7 @@ class FrozenLM(ShowsItself):
         self.walk = None if self.stays else walk_of(self.model, FeedForward())
         """The fast way through the model's layers; None if the public model runs as a whole, with hooks."""
         if not (as_stored and self._recall()):
-            self.stacks, self.before_head = probe(self.model, self.family, self._embedding, self.device)
+            self.whole = probe(self.model, self.family, self.device)
             if self.walk is not None and not agrees(self):
                 self.walk = None
             if as_stored:
@@ -98,24 +106,30 @@ class FrozenLM(ShowsItself):
 
     def _recall(self) -> bool:
         """Use what an earlier start found out about the LM; False if there is nothing."""
-        known = Checked.known(key_of_checks(self.identity, self.device, self.dtype))
-        modules, parts = dict(self.model.named_modules()), self.family.stacks(self.model)
-        if known is None or known.before_head not in modules or set(known.stacks) != set(parts):
+        known = recall("checked", key_of_checks(self.identity, self.device, self.dtype))
+        if known is None:
             return False
-        self.stacks = {name: Stack(tuple(layer_blocks(part)), *known.stacks[name]) for name, part in parts.items()}
-        self.before_head = modules[known.before_head]
-        if not known.walk_agrees:
+        stacks = {
+            name: Stack(tuple(layer_blocks(part)), *known["stacks"][name])
+            for name, part in self.family.stacks(self.model).items()
+        }
+        self.whole = WholeModel(self.model, self.family, stacks, self.model.get_submodule(known["before_head"]))
+        if not known["walk_agrees"]:
             self.walk = None
         return True
 
     def _remember(self) -> None:
-        name = next(name for name, module in self.model.named_modules() if module is self.before_head)
-        Checked(
-            key=key_of_checks(self.identity, self.device, self.dtype),
-            stacks={name: (stack.layers, stack.width) for name, stack in self.stacks.items()},
-            before_head=name,
-            walk_agrees=self.walk is not None,
-        ).keep()
+        found = {
+            "stacks": {name: (stack.layers, stack.width) for name, stack in self.stacks.items()},
+            "before_head": next(name for name, part in self.model.named_modules() if part is self.whole.before_head),
+            "walk_agrees": self.walk is not None,
+        }
+        remember("checked", key_of_checks(self.identity, self.device, self.dtype), found)
+
+    @property
+    def stacks(self) -> Mapping[str, Stack]:
+        """Return its sequences of layers, each with its own input."""
+        return self.whole.stacks
 
     def summary(self) -> Document:
         """Return its name, family, size, and how it runs."""
@@ -211,10 +225,7 @@ class FrozenLM(ShowsItself):
         return self._embedding(ids)
 
     def logits(
-        self,
-        batch: Batch,
-        vectors: Float[Tensor, "prompt_tokens embedding"],
-        deltas: Deltas = None,
+        self, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas = None
     ) -> Float[Tensor, "reads vocabulary"]:
         """Return the LM's logits at the positions that the batch reads, in the precision of probabilities, without
         gradients.
@@ -224,16 +235,12 @@ class FrozenLM(ShowsItself):
         with torch.no_grad():
             walk = self._walk_of(batch)
             if walk is None:
-                return self._hooked_logits(batch, vectors, deltas)
-            logits = logits_of(self._walked(walk, batch, vectors, deltas), walk.output, walk.bias, walk.cap)
-            return logits.to(self.parameter_dtype)
+                return self._whole_logits(batch, vectors, deltas)
+            return walk.head.logits(self._walked(walk, batch, vectors, deltas)[0])
 
     @torch.no_grad()
     def distributions(
-        self,
-        batch: Batch,
-        vectors: Float[Tensor, "prompt_tokens embedding"],
-        deltas: Deltas = None,
+        self, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas = None
     ) -> Iterator[tuple[slice, Float[Tensor, "some vocabulary"], Float[Tensor, " some"]]]:
         """Yield the LM's probabilities at the positions that the batch reads, a few positions at a time, and the
         log-normalisers, as a check that they are finite; without gradients."""
@@ -241,13 +248,13 @@ class FrozenLM(ShowsItself):
         slices = [slice(start, start + at_once) for start in range(0, len(batch.read_pairs), at_once)]
         walk = self._walk_of(batch)
         if walk is None:
-            logits = self._hooked_logits(batch, vectors, deltas)
+            logits = self._whole_logits(batch, vectors, deltas)
             for some in slices:
                 yield some, logits[some].softmax(1), logits[some].logsumexp(1)
         else:
-            hidden, dtype = self._walked(walk, batch, vectors, deltas), self.parameter_dtype
+            hidden, _ = self._walked(walk, batch, vectors, deltas)
             for some in slices:
-                yield some, *distributions_of(hidden[some], walk.output, walk.bias, dtype, walk.cap)
+                yield some, *walk.head.distributions(hidden[some])
 
     def log_probs_of(
         self,
@@ -262,11 +269,10 @@ class FrozenLM(ShowsItself):
         vectors and deltas, and the log-normaliser over all tokens, as a check that probabilities are finite."""
         walk = self._walk_of(batch)
         if walk is None or not use_walk:
-            logits = self._hooked_logits(batch, vectors, deltas)
+            logits = self._whole_logits(batch, vectors, deltas)
             log_totals = logits.logsumexp(1)
             return logits.gather(1, tokens[:, None])[:, 0] - log_totals, log_totals.detach()
-        hidden = self._walked(walk, batch, vectors, deltas)
-        return log_probs_of(hidden, walk.output, walk.bias, tokens, self.parameter_dtype, walk.cap)
+        return walk.head.log_probs_of(self._walked(walk, batch, vectors, deltas)[0], tokens)
 
     def several_log_probs_of(
         self,
@@ -280,10 +286,10 @@ class FrozenLM(ShowsItself):
         gradients, and the log-normaliser over all tokens at each read."""
         walk = self._walk_of(batch)
         if walk is None:
-            logits = self._hooked_logits(batch, vectors, deltas)
+            logits = self._whole_logits(batch, vectors, deltas)
             log_totals = logits.logsumexp(1)
             return logits[reads, tokens] - log_totals[reads], log_totals.detach()
-        return self.log_probs_of_hidden(self._walked(walk, batch, vectors, deltas), reads, tokens)
+        return walk.head.several_log_probs_of(self._walked(walk, batch, vectors, deltas)[0], reads, tokens)
 
     def hidden_and_kept(
         self,
@@ -293,12 +299,19 @@ class FrozenLM(ShowsItself):
         *,
         keeps: bool = True,
     ) -> tuple[Float[Tensor, "reads width"], Past | None]:
-        """Return the inputs of the output embedding at the positions that the batch reads, and, if requested, the keys
-        and values of the batch's own tokens; both with gradients. For LMs with a walk."""
-        walk = self._need_walk()
-        if self._walk_of(batch) is None:
+        """Return what `head` reads at the positions that the batch reads, and, if requested, the keys and values of the
+        batch's own tokens; both with gradients. For LMs with a walk."""
+        walk = self._walk_of(batch)
+        if walk is None:
             raise ValueError(f"sentences of more than {self.window} tokens cannot be walked")
-        return self._walked_and_kept(walk, batch, vectors, deltas, keeps=keeps)
+        return self._walked(walk, batch, vectors, deltas, keeps=keeps)
+
+    @property
+    def head(self) -> Head:
+        """Return what turns the hidden states of `hidden_and_kept` into probabilities."""
+        if self.walk is None:
+            raise ValueError(f"{type(self.model).__name__} is read as a whole, head included")
+        return self.walk.head
 
     def kept(self, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas = None) -> Past:
         """Return the kept keys and values of the batch's own tokens, with gradients."""
@@ -307,7 +320,7 @@ class FrozenLM(ShowsItself):
             assert past is not None
             return past
         ((_, stream),) = batch.streams.items()
-        cache = run_whole(self._whole, batch, vectors, deltas, use_cache=True).past_key_values
+        cache = self.whole.run(batch, vectors, deltas, use_cache=True).past_key_values
         return cached_rows(cache, stream.attention_mask)
 
     @cached_property
@@ -319,18 +332,6 @@ class FrozenLM(ShowsItself):
         with torch.no_grad():
             past = self.kept(Batch(dict.fromkeys(self.stacks, stream), one - 1, one - 1), nothing)
         return sum(part.numel() * part.element_size() for layer in past.kept.layers for part in layer)
-
-    def logits_of_hidden(self, hidden: Float[Tensor, "reads width"]) -> Float[Tensor, "reads vocabulary"]:
-        """Return the LM's logits, in the precision of probabilities, without a gradient."""
-        walk = self._need_walk()
-        return logits_of(hidden, walk.output, walk.bias, walk.cap).to(self.parameter_dtype)
-
-    def log_probs_of_hidden(
-        self, hidden: Float[Tensor, "reads width"], reads: Int[Tensor, " targets"], tokens: Int[Tensor, " targets"]
-    ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
-        """Return the log-probability of tokens[i] at reads[i], with gradients, and the log of each read's total."""
-        walk = self._need_walk()
-        return several_log_probs_of(hidden, walk.output, walk.bias, reads, tokens, self.parameter_dtype, walk.cap)
 
     def can_keep(self, longest: int) -> bool:
         """Return whether sentences of up to this many tokens, cached ones included, can continue from the keys and
@@ -353,16 +354,8 @@ class FrozenLM(ShowsItself):
             raise ValueError(f"sentences of more than {self.window} tokens cannot continue from cached keys and values")
         return None
 
-    def _need_walk(self) -> Walk:
-        if self.walk is None:
-            raise ValueError(f"{type(self.model).__name__} is read as a whole, so its keys and values cannot be cached")
-        return self.walk
-
-    def _walked(self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads width"]:
-        return self._walked_and_kept(walk, batch, vectors, deltas, keeps=False)[0]
-
-    def _walked_and_kept(
-        self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas, *, keeps: bool
+    def _walked(
+        self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas, *, keeps: bool = False
     ) -> tuple[Float[Tensor, "reads width"], Past | None]:
         packed = pack(batch, keeps=keeps)
         embedded = {
@@ -372,12 +365,8 @@ class FrozenLM(ShowsItself):
         hidden = rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
         return hidden, packed.kept() if keeps else None
 
-    @property
-    def _whole(self) -> WholeModel:
-        return WholeModel(self.model, self.family, self._embedding, self.stacks, self.before_head)
-
-    def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
-        return run_whole(self._whole, batch, vectors, deltas).logits[0].to(self.parameter_dtype)
+    def _whole_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
+        return self.whole.run(batch, vectors, deltas).logits[0].to(self.parameter_dtype)
 
 
 def _longest_sentence(batch: Batch) -> int:

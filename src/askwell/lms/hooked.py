@@ -1,13 +1,16 @@
-"""Hooks into a public model while it runs: they add to the outputs of its layers, and read single positions.
+"""A public model that is read as a whole: hooks add to the outputs of its layers, and show its head single positions.
 
 Before a model is used, its layers and its head are probed on short inputs. Nothing is taken from a config: an unknown
-architecture is used if it passes, and refused otherwise.
+architecture is used if it passes, and refused otherwise. LMs that are spread over devices, offloaded or quantised are
+always read in this way; nothing moves, casts or walks through their layers.
 """
 
 import inspect
-from collections.abc import Generator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,6 +23,10 @@ from askwell.lms.batches import Batch
 from askwell.lms.families import Family
 from askwell.lms.walks.past import KeptRows, Past, Paths
 from askwell.lms.walks.walk import Deltas
+
+_log = logging.getLogger("askwell")
+# Logits of the same token, with or without padding, may differ by rounding; if by more, padding changes the answer.
+_ROUNDING = 1e-2
 
 
 def layer_blocks(stack: nn.Module) -> list[nn.Module]:
@@ -39,24 +46,25 @@ def layer_blocks(stack: nn.Module) -> list[nn.Module]:
 
 
 @contextmanager
-def adding_to_layers(
-    blocks: Sequence[nn.Module],
-    at: tuple[Int[Tensor, " tuned"], ...],
-    additions: Sequence[Float[Tensor, "tuned hidden"]],
-) -> Generator[None]:
-    """Have additions[l] added, inside the block, to the output of the l-th layer called, at the (pair, position)s `at`.
+def watching_layers(blocks: Sequence[nn.Module], change: Callable[[Tensor], Tensor | None]) -> Generator[None]:
+    """Call a function, inside the block, with the output of each layer that is called, and replace the output by what
+    it returns, if anything.
 
-    Blocks are counted as they are called, since ALBERT calls one block many times.
+    ALBERT calls one block many times, and its hook is then called as often.
     """
-    nth_call = iter(additions)
 
-    def add(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+    def hook(module: nn.Module, _inputs: Any, output: Any) -> Any:
         hidden = output[0] if isinstance(output, tuple) else output
-        there = tuple(index.to(hidden.device) for index in at)  # a layer of an LM that is spread may be elsewhere
-        hidden = hidden.index_put(there, next(nth_call).to(hidden), accumulate=True)
-        return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
+        if not isinstance(hidden, torch.Tensor) or hidden.dim() != 3:
+            raise LMUnavailable(f"a layer ({type(module).__name__}) gives no hidden states that askwell understands")
+        changed = change(hidden)
+        if changed is None:
+            return None
+        return (changed, *output[1:]) if isinstance(output, tuple) else changed
 
-    with _hooked([(block, add) for block in blocks]):
+    with ExitStack() as handles:
+        for block in blocks:
+            handles.callback(block.register_forward_hook(hook).remove)
         yield
 
 
@@ -71,35 +79,11 @@ def reading_at(
         output["last_hidden_state"] = hidden[pairs.to(hidden.device), positions.to(hidden.device)].unsqueeze(0)
         return output
 
-    with _hooked([(base_model, select)]):
+    handle = base_model.register_forward_hook(select)
+    try:
         yield
-
-
-@contextmanager
-def counting_layers(blocks: Sequence[nn.Module]) -> Generator[list[int]]:
-    """Return a list that gets the width of each block's output, in the order in which the blocks are called."""
-    widths: list[int] = []
-
-    def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        hidden = output[0] if isinstance(output, tuple) else output
-        if not isinstance(hidden, torch.Tensor) or hidden.dim() != 3:
-            raise LMUnavailable(f"a layer ({type(_module).__name__}) gives no hidden states that askwell understands")
-        widths.append(hidden.shape[-1])
-
-    with _hooked([(block, note) for block in blocks]):
-        yield widths
-
-
-@contextmanager
-def _hooked(hooks: Sequence[tuple[nn.Module, Any]]) -> Generator[None]:
-    with ExitStack() as handles:
-        for module, hook in hooks:
-            handles.callback(module.register_forward_hook(hook).remove)
-        yield
-
-
-# Logits of the same token, with or without padding, may differ by rounding; if by more, padding changes the answer.
-_ROUNDING = 1e-2
+    finally:
+        handle.remove()
 
 
 @dataclass(frozen=True)
@@ -111,33 +95,86 @@ class Stack:
     width: int
 
 
+@dataclass(frozen=True)
+class WholeModel:
+    """A public model that is read as a whole, and what was found when it was probed."""
+
+    model: PreTrainedModel
+    family: Family
+    stacks: Mapping[str, Stack]
+    before_head: nn.Module
+    """The part of the model whose output its head reads."""
+
+    def run(
+        self, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
+    ) -> Any:
+        """Return the output of the public model, whose head sees only the positions that are read."""
+        if batch.branches is not None:
+            raise ValueError(f"{type(self.model).__name__} is read as a whole, so it cannot read trees")
+        embedding: Any = self.model.get_input_embeddings()
+        embedded: dict[str, tuple[Tensor, Tensor]] = {}
+        with ExitStack() as hooks:
+            for stack, stream in batch.streams.items():
+                words = embedding(stream.ids)
+                at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
+                rows, mask = stream.prompt_tokens[at], stream.attention_mask
+                if batch.past is not None:
+                    further, mask = _cached_inputs(self.model, batch.past, mask)
+                    arguments |= further
+                embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), mask
+                if deltas is not None:
+                    add = _adder(at, [delta[rows] for delta in deltas[stack]])
+                    hooks.enter_context(watching_layers(self.stacks[stack].blocks, add))
+            hooks.enter_context(reading_at(self.before_head, batch.read_pairs, batch.read_positions))
+            return self.model(**{**self.family.inputs(embedded), **arguments})
+
+
+def _adder(
+    at: tuple[Int[Tensor, " tuned"], ...], additions: Sequence[Float[Tensor, "tuned hidden"]]
+) -> Callable[[Tensor], Tensor]:
+    """Return what adds additions[l] to the output of the l-th layer called, at the (pair, position)s `at`."""
+    nth_call = iter(additions)
+
+    def add(hidden: Tensor) -> Tensor:
+        there = tuple(index.to(hidden.device) for index in at)  # a layer of an LM that is spread may be elsewhere
+        return hidden.index_put(there, next(nth_call).to(hidden), accumulate=True)
+
+    return add
+
+
+# ── probing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @torch.no_grad()
-def probe(
-    model: PreTrainedModel, family: Family, embedding: Any, device: torch.device | None = None
-) -> tuple[dict[str, Stack], nn.Module]:
-    """Return the stacks of a model, and the part of it whose output its head reads."""
-    ids = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 0]], device=device or model.device)
-    lengths = torch.tensor([4, 2], device=device or model.device)
+def probe(model: PreTrainedModel, family: Family, device: torch.device) -> WholeModel:
+    """Return a model with its stacks and the part of it whose output its head reads."""
+    ids = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 0]], device=device)
+    lengths = torch.tensor([4, 2], device=device)
     try:
-        parts = family.stacks(model)
-        blocks = {name: tuple(layer_blocks(part)) for name, part in parts.items()}
+        blocks = {name: tuple(layer_blocks(part)) for name, part in family.stacks(model).items()}
+        widths: dict[str, list[int]] = {name: [] for name in blocks}
         with ExitStack() as counting:
-            widths = {name: counting.enter_context(counting_layers(blocks[name])) for name in parts}
-            alone = _logits(model, family, embedding, ids[1:, :2], lengths[1:])[0, 1]
-        padded = _logits(model, family, embedding, ids, lengths)[1, 1]
-        before_head = _find_before_head(model, family, embedding, ids, lengths, padded)
+            for name, of_stack in blocks.items():
+                counting.enter_context(watching_layers(of_stack, _width_noter(widths[name])))
+            alone = _logits(model, family, ids[1:, :2], lengths[1:])[0, 1]
+        padded = _logits(model, family, ids, lengths)[1, 1]
+        before_head = _find_before_head(model, family, ids, lengths, padded)
     except (RuntimeError, IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LMUnavailable(f"{type(model).__name__} cannot be asked: it fails on a short input ({reason})") from error
     is_exact = model.dtype in (torch.float32, torch.float64) and alone.isfinite().all()
     if is_exact and (alone - padded).abs().max() > _ROUNDING * alone.abs().max():
         raise LMUnavailable(f"{type(model).__name__} cannot be asked: padding changes its answers")
-    stacks = {name: Stack(blocks[name], len(widths[name]), widths[name][0]) for name in parts}
-    return stacks, before_head
+    stacks = {name: Stack(blocks[name], len(found), found[0]) for name, found in widths.items()}
+    return WholeModel(model, family, stacks, before_head)
+
+
+def _width_noter(widths: list[int]) -> Callable[[Tensor], None]:
+    return lambda hidden: widths.append(hidden.shape[-1])
 
 
 def _find_before_head(
-    model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor, lengths: Tensor, expected: Tensor
+    model: PreTrainedModel, family: Family, ids: Tensor, lengths: Tensor, expected: Tensor
 ) -> nn.Module:
     """Return the module whose output the head reads: the base model, or the decoder inside it (OPT)."""
     candidates = [model.base_model, getattr(model.base_model, "decoder", None)]
@@ -145,51 +182,20 @@ def _find_before_head(
     for candidate in candidates:
         if isinstance(candidate, nn.Module):
             with reading_at(candidate, one, one):
-                logits = _logits(model, family, embedding, ids, lengths)
+                logits = _logits(model, family, ids, lengths)
             is_read = logits.shape[:2] == (1, 1)
             if is_read and torch.allclose(logits[0, 0], expected, rtol=1e-2, atol=1e-2, equal_nan=True):
                 return candidate
     raise LMUnavailable(f"{type(model).__name__} cannot be asked: its head cannot be restricted to single positions")
 
 
-def _logits(model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor, lengths: Tensor) -> Tensor:
+def _logits(model: PreTrainedModel, family: Family, ids: Tensor, lengths: Tensor) -> Tensor:
+    embedding: Any = model.get_input_embeddings()
     mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
     return model(**family.inputs(dict.fromkeys(family.stacks(model), (embedding(ids), mask)))).logits
 
 
-@dataclass(frozen=True)
-class WholeModel:
-    """A public model that is read as a whole, and what was found when it was probed."""
-
-    model: PreTrainedModel
-    family: Family
-    embedding: nn.Module
-    stacks: Mapping[str, Stack]
-    before_head: nn.Module
-
-
-def run_whole(
-    whole: WholeModel, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
-) -> Any:
-    """Return the output of the public model, whose head sees only the positions that are read."""
-    if batch.branches is not None:
-        raise ValueError(f"{type(whole.model).__name__} is read as a whole, so it cannot read trees")
-    embedded: dict[str, tuple[Tensor, Tensor]] = {}
-    with ExitStack() as perturbed:
-        for stack, stream in batch.streams.items():
-            words = whole.embedding(stream.ids)
-            at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
-            rows = stream.prompt_tokens[at]
-            mask = stream.attention_mask
-            if batch.past is not None:
-                further, mask = _cached_inputs(whole.model, batch.past, mask)
-                arguments |= further
-            embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), mask
-            if deltas is not None:
-                additions = [delta[rows] for delta in deltas[stack]]
-                perturbed.enter_context(adding_to_layers(whole.stacks[stack].blocks, at, additions))
-        perturbed.enter_context(reading_at(whole.before_head, batch.read_pairs, batch.read_positions))
-        return whole.model(**{**whole.family.inputs(embedded), **arguments})
+# ── caches of keys and values ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def cached_rows(cache: Any, is_token: Bool[Tensor, "pairs positions"]) -> Past:
@@ -222,3 +228,46 @@ def _rows(by_pair: Tensor, is_token: Tensor) -> Tensor:
 def _padded(table: Tensor, rows: Tensor) -> Tensor:
     """Return [pairs, heads, longest, head size] of rows that each pair sees."""
     return table.index_select(0, rows.flatten()).view(*rows.shape, *table.shape[1:]).transpose(1, 2)
+
+
+# ── LMs that cannot be moved or cast ──────────────────────────────────────────────────────────────────────────────
+
+
+def why_it_stays(model: PreTrainedModel) -> str | None:
+    """Return why a model cannot be moved or cast (offloaded, spread or quantised); None for an ordinary one."""
+    if getattr(model, "is_quantized", False) or getattr(model, "hf_quantizer", None) is not None:
+        method = getattr(getattr(model.config, "quantization_config", None), "quant_method", None)
+        if str(getattr(method, "value", method)) != "gguf":  # what is loaded from GGUF has ordinary weights
+            return "quantised"
+    if any(tensor.device.type == "meta" for tensor in model.parameters()):
+        return "offloaded to CPU or disk"
+    if len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1:
+        return "spread over several devices"
+    return None
+
+
+@cache
+def tell_once(name: str, why: str) -> None:
+    """Log once for each LM that the fast walk through its layers is not used."""
+    _log.warning("%s is %s: it is not moved, and is read as a whole, without the fast walk", name, why)
+
+
+def keep_differentiable(model: nn.Module) -> None:
+    """Keep bitsandbytes' four-bit layers from repacking their weights for inference, and unpacks those that are.
+
+    On CPUs with AVX512-BF16 they do so when they are first called without gradients, and from then on no gradient
+    passes through them, without an error.
+    """
+    for module in model.modules():
+        if getattr(module, "support_avx512bf16_for_cpu", False):
+            module.state_dict()  # unpacks what is packed
+            vars(module)["support_avx512bf16_for_cpu"] = False
+
+
+def input_device(model: PreTrainedModel) -> torch.device:
+    """Return the device on which such a model takes its inputs."""
+    embedding: Any = model.get_input_embeddings()
+    running = getattr(getattr(embedding, "_hf_hook", None), "execution_device", None)
+    if running is not None:
+        return torch.device(running)
+    return embedding.weight.device

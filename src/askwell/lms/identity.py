@@ -1,9 +1,20 @@
 """The identity of an LM: hashes of its tokenizer, config and stored tensors, wherever it is and in whatever precision
-it runs."""
+it runs; and what is remembered about LMs between starts.
+
+Probing a model, checking its walk against the public forward pass and hashing its weights take longer than loading it.
+The results are valid as long as the LM, the code and the versions of everything that computes are the same, so they
+are kept in the cache folder under a hash of all these, and whatever was written for anything else is ignored. Models in
+memory are always checked, since their computation may have been changed.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +23,15 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from askwell.files import hash_json
-from askwell.lms.sharded import stored_tensors
+from askwell.errors import CannotWrite
+from askwell.files import cache_folder, hash_json, write_whole
+from askwell.version import VERSION
 
 # Keys about where, when and how a checkpoint was written or is run, not about what it computes.
 _INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache"}
+# A file that is written twice within a tick of its file system's clock can look unchanged, so nothing is remembered
+# about files that are this recent.
+_SETTLED_SECONDS = 5.0
 PROBE = "Mary Cassatt (1844–1926), born in [X]vik, didn't pay 3.50 € for it.\n\tÅ naïve 東京 😀"
 """A text with most of what tokenizers treat differently."""
 
@@ -33,10 +48,6 @@ class LMIdentity(BaseModel):
     tokenizer_sha256: str
     config_sha256: str
     tensors_sha256: str
-
-    def same_lm(self, other: "LMIdentity") -> bool:
-        """Return whether both are the same LM, whatever its name."""
-        return not self.differences(other)
 
     @property
     def digest(self) -> str:
@@ -93,11 +104,87 @@ def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
 def _hash_tensors(model: nn.Module) -> str:
     """Return a hash of names, shapes and contents; tied tensors count once."""
     digest = hashlib.sha256()
-    for name, tensor in stored_tensors(model):
+    for name, tensor in _stored_tensors(model):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())
-        digest.update(_bytes_of(tensor))
+        digest.update(memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()))
     return digest.hexdigest()
 
 
-def _bytes_of(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+def _stored_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of a model, sorted by name, tied ones once; offloaded ones are fetched one by one."""
+    seen: set[Any] = set()
+    tied: dict[str, str] = dict(getattr(model, "all_tied_weights_keys", None) or {})
+    for name, tensor in sorted(model.state_dict().items()):
+        # Offloaded tensors have no address by which tied ones could be recognised.
+        where = tied.get(name, name) if tensor.device.type == "meta" else (tensor.data_ptr(), tuple(tensor.shape))
+        if where in seen:
+            continue
+        seen.add(where)
+        yield name, tensor if tensor.device.type != "meta" else _fetched(model, name)
+
+
+def _fetched(model: nn.Module, name: str) -> Tensor:
+    path, _, own = name.rpartition(".")
+    hook = getattr(model.get_submodule(path), "_hf_hook", None)
+    for each in getattr(hook, "hooks", [hook]):
+        weights = getattr(each, "weights_map", None)
+        if weights is not None:
+            return weights[own]
+    raise KeyError(f"{name} is offloaded to a place that accelerate does not report")
+
+
+# ── what is remembered between starts ─────────────────────────────────────────────────────────────────────────────
+
+
+def recall(kind: str, key: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what was found earlier for this key, None if there is nothing that can be read."""
+    try:
+        stored = json.loads(_place(kind, key).read_bytes())
+        return stored["found"] if stored["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember(kind: str, key: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Write what was found for a key; if that is not possible, it is computed again next time."""
+    with suppress(CannotWrite):
+        write_whole(_place(kind, key), json.dumps({"key": key, "found": found}, indent=1) + "\n")
+
+
+def _place(kind: str, key: Mapping[str, Any]) -> Path:
+    return cache_folder() / kind / f"{hash_json(key)}.json"
+
+
+def key_of_checks(identity: LMIdentity, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """Return everything that the checks of an LM depend on."""
+    return {"lm": identity.digest, "device": str(device), "dtype": str(dtype), **_versions()}
+
+
+def key_of_files(name: str, folder: Path, loaded_at: float) -> dict[str, Any] | None:
+    """Return everything that the identity of the LM in a folder depends on: its files by place, size, number and times.
+
+    None if that would not reveal an altered file: if a file changed less than a few seconds before it was loaded, and
+    outside POSIX, whose change time follows every write and cannot be set back.
+    """
+    if os.name != "posix":
+        return None
+    files, youngest = {}, 0
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            found = path.stat()
+            files[path.name] = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+            youngest = max(youngest, found.st_mtime_ns, found.st_ctime_ns)
+    if youngest > (loaded_at - _SETTLED_SECONDS) * 1e9:
+        return None
+    return {"name": name, "folder": str(folder.resolve()), "files": files, **_versions()}
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Return the versions of everything that computes; for askwell also the code itself, which changes during
+    development."""
+    code = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        code.update(path.read_bytes())
+    packages = {name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")}
+    return {**packages, "askwell": VERSION, "code": code.hexdigest(), "machine": platform.machine()}

@@ -1,23 +1,24 @@
-"""Loads frozen LMs: the testbed's, pulled ones, a checkpoint folder, a GGUF file, or a name on the hub."""
+"""Loads frozen LMs: the testbed's, pulled ones, a checkpoint folder, a GGUF file, or a name on the hub; and makes
+control LMs, which are like a given one, but without its knowledge: whatever tuning elicits from them was put there by
+tuning."""
 
-import os
+import copy
 import time
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.calls import checked
 from askwell.errors import BadOption
-from askwell.lms.checkpoints import built_in_folder, load_checkpoint_files, public_name
+from askwell.lms.checkpoints import built_in_folder, load_checkpoint_files, named_tokenizer, public_name
 from askwell.lms.families import family_of
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.identity import identify
-from askwell.lms.probe_cache import Identified, key_of_files
-from askwell.lms.tokenizer_files import named_tokenizer
-
-Precision = Literal["auto", "float32", "bfloat16", "float16", "float64"]
+from askwell.lms.identity import LMIdentity, identify, key_of_files, recall, remember
+from askwell.lms.machine import Precision, choose_device, choose_dtype
+from askwell.specs.run_spec import ControlKind
 
 
 @checked
@@ -47,7 +48,19 @@ def load_lm(
             "device_map= says where an LM runs, in the precision of its files; leave out device= and dtype="
         )
     if isinstance(name, PreTrainedModel):
-        return _in_memory(name, tokenizer, revision, device, dtype, compiled)
+        if revision is not None:
+            raise BadOption(f"revision={revision!r} is for LMs on the hub; this model is already in memory")
+        if tokenizer is None:
+            raise BadOption("a model in memory needs its tokenizer: load_lm(model, tokenizer)")
+        source = name.config._name_or_path or None  # where a saved mixture finds its LM
+        return FrozenLM(
+            name,
+            tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else named_tokenizer(tokenizer),
+            name=None if source is None else public_name(source),
+            device=None if device is None else choose_device(device),
+            dtype=None if dtype == "auto" else choose_dtype(dtype, name.device),
+            compiled=compiled,
+        )
     if isinstance(tokenizer, PreTrainedTokenizerBase):
         raise BadOption("a tokenizer in memory goes with a model in memory; for a stored LM, name a folder or hub name")
     chosen_device = choose_device(device)
@@ -56,18 +69,18 @@ def load_lm(
     started = time.time()
     model, used, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision, apart, device_map)
     key = None if apart is not None or folder is None else key_of_files(public_name(name), folder, started)
-    known = None if key is None else Identified.known(key)
-    if known is None:
+    known = None if key is None else recall("identified", key)
+    if known is not None:
+        identity = LMIdentity.model_validate(known)
+    else:
         family = family_of(model.config).name
-        known = Identified(
-            key=key or {}, identity=identify(model, used, name=public_name(name), family=family, folder=folder)
-        )
+        identity = identify(model, used, name=public_name(name), family=family, folder=folder)
         if key is not None:
-            known.keep()
+            remember("identified", key, identity.model_dump())
     return FrozenLM(
         model,
         used,
-        identity=known.identity,
+        identity=identity,
         as_stored=True,
         source=str(name),
         tokenizer_source=None if tokenizer is None else str(tokenizer),
@@ -77,71 +90,36 @@ def load_lm(
     )
 
 
-def _in_memory(
-    model: PreTrainedModel,
-    tokenizer: str | Path | PreTrainedTokenizerBase | None,
-    revision: str | None,
-    device: str | int | torch.device | None,
-    dtype: Precision | torch.dtype,
-    compiled: bool,
-) -> FrozenLM:
-    if revision is not None:
-        raise BadOption(f"revision={revision!r} is for LMs on the hub; this model is already in memory")
-    if tokenizer is None:
-        raise BadOption("a model in memory needs its tokenizer: load_lm(model, tokenizer)")
-    used = tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else named_tokenizer(tokenizer)
-    source = model.config._name_or_path or None  # where a saved mixture finds its LM
-    return FrozenLM(
-        model,
-        used,
-        name=None if source is None else public_name(source),
-        device=None if device is None else choose_device(device),
-        dtype=None if dtype == "auto" else choose_dtype(dtype, model.device),
-        compiled=compiled,
-    )
+def control_lm(lm: FrozenLM, kind: ControlKind, seed: int) -> FrozenLM:
+    """Return an LM of the same shape, tokenizer, device and precision that knows nothing; the given one is not changed.
+
+    "random-weights" draws every weight as the model's own class does for a model that is to be trained.
+    "random-embeddings" draws only the table of word embeddings (and with it a head that is tied to it) from a Gaussian
+    with the mean and standard deviation of all its numbers, and keeps all other weights.
+    """
+    draw = {"random-weights": _with_random_weights, "random-embeddings": _with_random_embeddings}[kind]
+    model = draw(lm.model, seed)
+    name = f"{lm.identity.name} ({kind.replace('-', ' ')}, seed {seed})"
+    found = identify(model, lm.tokenizer, name=name, family=lm.family.name, folder=None)
+    # Only the weights differ: the config, hashed as stored, is still the LM's.
+    changed = {"name": name, "revision": None, "tensors_sha256": found.tensors_sha256}
+    identity = lm.identity.model_copy(update=changed)
+    return FrozenLM(model, lm.tokenizer, identity=identity, device=lm.device, dtype=lm.dtype, compiled=lm.is_compiled)
 
 
-def choose_device(device: str | int | torch.device | None) -> torch.device:
-    """Return the device of that name; without a name CUDA, MPS or the CPU, whichever is available first."""
-    if device is None:
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # any of these if it is missing
-        raise BadOption(
-            f"`device` {device} cannot be used here: {str(error).splitlines()[0]}", device="--device"
-        ) from None
-    if chosen.type == "meta":
-        raise BadOption("`device` meta has no data; name cpu, cuda or mps", device="--device")
-    return chosen
+def _with_random_weights(model: PreTrainedModel, seed: int) -> PreTrainedModel:
+    # Drawn on the CPU, so that a seed means the same weights on every device.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)
+        return type(model)(copy.deepcopy(model.config))
 
 
-def choose_dtype(dtype: Precision | torch.dtype, device: torch.device) -> torch.dtype:
-    """Return the precision of that name; "auto" is half precision where it is faster."""
-    known = {name: getattr(torch, name) for name in get_args(Precision) if name != "auto"}
-    if isinstance(dtype, torch.dtype) and dtype in known.values():
-        return dtype
-    if dtype in known:
-        return known[dtype]
-    if dtype != "auto":
-        raise BadOption(f"dtype {dtype}: an LM runs in one of {', '.join(known)}, or auto")
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    return torch.float32  # on CPUs half precision is slower, and can crash
-
-
-def available_threads() -> int:
-    """Return the CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def set_threads(threads: int | None) -> int:
-    """Set how many CPU threads torch uses (default: OMP_NUM_THREADS, or all), and return their number."""
-    if threads is not None and threads < 1:
-        raise BadOption(f"`threads` {threads}: at least one is needed", threads="--threads")
-    if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch respects it by itself
-        torch.set_num_threads(threads or available_threads())
-    return torch.get_num_threads()
+@torch.no_grad()
+def _with_random_embeddings(model: PreTrainedModel, seed: int) -> PreTrainedModel:
+    copied = copy.deepcopy(model)
+    embedding: Any = copied.get_input_embeddings()
+    table: Tensor = embedding.weight
+    known = table.double()
+    drawn = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+    table.copy_(drawn * float(known.std()) + float(known.mean()))
+    return copied

@@ -98,8 +98,13 @@ def _join_forms(lm: FrozenLM, size: int) -> tuple[dict[Place, Tensor], int]:
 
 def special_tokens(lm: FrozenLM) -> list[int]:
     """Return the tokens that are never part of an answer, such as [UNK], as far as the LM's distribution has them."""
-    special = {token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special}
-    return sorted(token for token in special | {*lm.tokenizer.all_special_ids} if token < lm.vocabulary_size)
+    return sorted(token for token in all_special_tokens(lm) if token < lm.vocabulary_size)
+
+
+def all_special_tokens(lm: FrozenLM) -> set[int]:
+    """Return all special tokens of the LM's tokenizer."""
+    added = {token for token, content in lm.tokenizer.added_tokens_decoder.items() if content.special}
+    return added | set(lm.tokenizer.all_special_ids)
 
 
 def token_text(lm: FrozenLM, token: int) -> str:
@@ -116,8 +121,7 @@ def token_text(lm: FrozenLM, token: int) -> str:
 def speller(lm: FrozenLM, place: Place) -> Callable[[tuple[int, ...]], str | None]:
     """Return the function that gives the string which tokens spell at a place; None where the tokenizer would spell it
     otherwise, for special and unknown tokens, and for nothing but space."""
-    special = {token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special}
-    refused = special | set(lm.tokenizer.all_special_ids)
+    refused = all_special_tokens(lm)
 
     @cache
     def spelt(tokens: tuple[int, ...]) -> str | None:

@@ -1,16 +1,22 @@
-"""What is known about a mixture besides its tensors, and the config.json of a saved one."""
+"""What is known about a mixture besides its tensors: the config.json of a saved one, and its model card."""
 
+import json
 from typing import Any, Literal
 
+from huggingface_hub import ModelCard, ModelCardData
 from pydantic import BaseModel, ConfigDict
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import AnswerKind
+from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact, Relation
+from askwell.data.templates import Template, parse_template
 from askwell.lms.identity import LMIdentity
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture_spec import SettledMixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.prompts.prompt_set import PromptSet
+from askwell.specs.mixture_spec import NO_LEAD_IN, SettledMixtureSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
+from askwell.views.document import Block, Paragraph, Points, Section, table
+from askwell.views.printable import NONE, visible
+from askwell.views.to_files import markdown_escaped, markdown_section
 
 
 class _Part(BaseModel):
@@ -92,6 +98,15 @@ class SavedPrompt(_Part):
     reason: str | None = None
     """Why it was left out; None for a prompt of the mixture."""
 
+    @classmethod
+    def of(cls, template: Template, reason: str | None = None) -> "SavedPrompt":
+        """Return a template as it is saved."""
+        return cls(template=template.text, weight=template.weight, reason=reason)
+
+    def as_template(self) -> Template:
+        """Return the template that was saved."""
+        return parse_template(self.template, self.weight)
+
 
 class SavedFile(_Part):
     """A file beside config.json."""
@@ -126,3 +141,106 @@ class Description(About):
     files: dict[str, SavedFile]
     sha256: str
     """The hash of all the rest."""
+
+
+# ── the model card ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def model_card(mixture: PromptSet, about: About) -> ModelCard:
+    """Return the card as huggingface_hub keeps it: a header for machines, a text for people."""
+    identity = mixture.lm.identity
+    header = ModelCardData(
+        library_name="askwell",
+        base_model=identity.name if mixture.lm.is_from_hub else None,
+        tags=["askwell", "soft-prompts", "mixture-of-prompts"],
+        license="apache-2.0",
+    )
+    relation = "a relation" if about.relation is None else about.relation.name
+    kind = "product of experts" if mixture.spec.combine == "product" else "mixture"
+    title = f"A {kind} of {len(mixture.prompts)} prompts for {visible(relation)}"
+    lead = (
+        f"It asks the frozen LM {visible(identity.name)} ({visible(identity.architecture)}) and was made by askwell. "
+        "The LM's weights are not part of it and were not changed."
+    )
+    of_lm = [f"{name.replace('_', ' ')}: {value}" for name, value in identity.model_dump().items()]
+    sections = (
+        Section("Prompts", tuple(_prompts(mixture))),
+        Section("Learned from", (_learned_from(mixture, about),)),
+        Section("Scores", tuple(_scores(about.scores))),
+        Section("The LM", (Points(tuple(map(visible, of_lm))),)),
+    )
+    parts = [
+        f"---\n{header.to_yaml()}\n---\n",
+        f"# {markdown_escaped(title)}\n",
+        f"{markdown_escaped(lead)}\n",
+        _usage(mixture),
+        *map(markdown_section, sections),
+    ]
+    return ModelCard("\n".join(parts), ignore_metadata_errors=False)
+
+
+def _usage(mixture: PromptSet) -> str:
+    source = json.dumps(visible(mixture.lm.identity.name), ensure_ascii=False)
+    return (
+        "```python\nimport askwell\n\n"
+        f'mixture = askwell.Mixture.from_pretrained("<this folder or repository>", lm=askwell.load_lm({source}))\n'
+        'mixture.ask("<x>")\n```\n'
+    )
+
+
+def _prompts(mixture: PromptSet) -> list[Block]:
+    weights = mixture.weights.tolist()
+    order = sorted(range(len(weights)), key=lambda number: (-weights[number], number))
+    rows = [(f"{weights[number]:.4f}", visible(mixture.prompts[number].template.text)) for number in order]
+    dependent = "" if mixture.temperature is None else f", with temperature {mixture.temperature:.3g}"
+    note = (
+        f"Effective number of prompts: {mixture.effective_prompts:.2f} of {len(weights)}. The weights are "
+        f"{'exponents' if mixture.spec.combine == 'product' else 'p(t | r)'}"
+        f"{f'; they also depend on x{dependent}' if mixture.weighting.reads_x else ''}."
+    )
+    if mixture.spec.lead_in != NO_LEAD_IN:
+        note += f" Every sentence is preceded by “{visible(mixture.spec.lead_in)}”."
+    if mixture.examples:
+        note += (
+            f" Every prompt shows up to {mixture.spec.shots} train facts before the question; they are "
+            "listed in config.json."
+        )
+    return [table(("weight", "template"), rows, numbers=("weight",), caption=note)]
+
+
+def _learned_from(mixture: PromptSet, about: About) -> Block:
+    if about.relation is None and about.learned_from is None:
+        return Paragraph("It is untuned: its prompts are the templates above.")
+    known = {} if about.learned_from is None else about.learned_from.model_dump()
+    known = {"relation": None if about.relation is None else about.relation.model_dump(), **known}
+    known["mixture"] = mixture.spec.model_dump()
+    return Points(tuple(visible(f"{name}: {_flat(value)}") for name, value in known.items() if value not in (None, ())))
+
+
+def _scores(scores: dict[str, Any]) -> list[Block]:
+    if not scores:
+        return [Paragraph("No scores have been measured yet.")]
+    # Whatever was measured is shown, except what comes with the scores.
+    beside = {"facts", "vocabulary", "log_loss", "units"}
+    metrics = list(dict.fromkeys(name for figures in scores.values() for name in figures if name not in beside))
+    rows = [
+        (split, str(of["facts"]), *(_or_dash(of.get(name)) for name in metrics), visible(str(of["vocabulary"])))
+        for split, of in scores.items()
+    ]
+    (units, *_) = [figures.get("units", "in per cent") for figures in scores.values()]
+    note = (
+        f"Means over facts ({units}); other right answers for the same x are left out of the ranking. The prompts have "
+        "also learned from the training pairs, so a score is not the same as knowledge."
+    )
+    headings = ("split", "facts", *metrics, "ranked among")
+    return [table(headings, rows, numbers=("facts", *metrics), caption=note)]
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_flat(inner)}" for name, inner in value.items()) or "none"
+    return "default" if value is None else str(value)
+
+
+def _or_dash(figure: float | None) -> str:
+    return NONE if figure is None else f"{figure:.1f}"

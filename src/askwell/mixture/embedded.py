@@ -11,7 +11,7 @@ from torch import Tensor
 
 from askwell.errors import BadOption, UsageError
 from askwell.lms.batches import words_of
-from askwell.lms.question import X
+from askwell.lms.families import X
 from askwell.prompts.prompt_set import PromptSet
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted

@@ -8,10 +8,17 @@ from huggingface_hub import ModelCard, ModelHubMixin
 from jaxtyping import Float
 from torch import Tensor
 
+from askwell.answers.asking import answers_for
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.choose import answers_for
-from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, encode_facts
-from askwell.answers.kind import AnswerKind, kind_of_facts, kind_without_facts
+from askwell.answers.encode import (
+    AnswerKind,
+    EncodedFacts,
+    EncodedRelation,
+    LeftOutFact,
+    encode_facts,
+    kind_of_facts,
+    kind_without_facts,
+)
 from askwell.answers.reply import AllReplies, Replies
 from askwell.answers.strategy import Answers
 from askwell.calls import checked, checked_or
@@ -20,11 +27,19 @@ from askwell.data.templates import Template, parsed_templates
 from askwell.errors import BadOption, UsageError
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.card import model_card
-from askwell.mixture.description import About
+from askwell.mixture.description import About, model_card
 from askwell.mixture.embedded import EmbeddedPrompts, embed, save_peft
-from askwell.mixture.save import LM_PATH, TOKENIZER_PATH, read_mixture, write_mixture
+from askwell.mixture.save import (
+    LM_PATH,
+    TOKENIZER_PATH,
+    base_lm,
+    mixture_folder,
+    read_description,
+    read_state,
+    write_mixture,
+)
 from askwell.prompts.context import Shown, settle
+from askwell.prompts.prompt import LeftOutPrompt
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -149,7 +164,11 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         `top` is how many answers to return. `candidates` are the answers to choose among: a list of words, a dictionary
         from labels to words, or a file. If it takes long, a terminal or notebook shows a progress bar, unless
         `progress` is False."""
-        xs, found = list_of_xs(x), AllReplies()
+        xs = [x] if isinstance(x, str) or not isinstance(x, Iterable) else list(x)
+        for one in xs:
+            if not isinstance(one, str):
+                raise BadOption(f"ask: x must be a string, or a list of strings, not {type(one).__name__}")
+        found = AllReplies()
         with Bar("questions", progress) as shown:
             for replies in self.replies(xs, top, candidates):
                 found.append(replies)
@@ -259,35 +278,17 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
 
         `hub_options` are huggingface_hub's: revision, token, cache_dir, force_download, local_files_only.
         """
-        saved = read_mixture(pretrained_model_name_or_path, lm, **hub_options)
-        of, known = saved.lm, saved.description
-        mixture = Mixture(of, saved.templates, known.mixture_spec, examples=known.examples)
-        mixture.left_out_prompts += saved.left_out_prompts
+        source = mixture_folder(pretrained_model_name_or_path)
+        known = read_description(source, **hub_options)
+        templates = [prompt.as_template() for prompt in known.prompts]
+        mixture = Mixture(base_lm(source, known, lm), templates, known.mixture_spec, examples=known.examples)
+        mixture.left_out_prompts += [
+            LeftOutPrompt(prompt.as_template(), prompt.reason or "") for prompt in known.left_out_prompts
+        ]
         mixture.answer_kind, mixture.candidates = known.answers, known.candidates
-        saved.load_state(mixture)
+        read_state(mixture, source, known, **hub_options)
         return mixture
 
     def generate_model_card(self, *_args: Any, about: About | None = None, **_options: Any) -> ModelCard:
         """Return the model card: what the mixture asks, how well, and of which LM."""
         return model_card(self, about or About())
-
-
-def list_of_xs(given: str | Sequence[str]) -> list[str]:
-    """Return one x or several as a list."""
-    xs = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
-    for x in xs:
-        if not isinstance(x, str):
-            raise BadOption(f"ask: x must be a string, or a list of strings, not {type(x).__name__}")
-    return xs
-
-
-@checked
-def ask(
-    mixture: Mixture, xs: str | Sequence[str], top: int = 10, *, candidates: GivenCandidates = None
-) -> Iterator[Replies]:
-    """Yield the most probable answers for each x, best first.
-
-    `candidates` are the answers to choose among: a list of words, a dictionary from labels to words, a file, or
-    `Candidates`. Answers of any length are found by search; where it would take too long to find all of them, replies
-    say so, and hold those that are certainly the best."""
-    return mixture.replies(list_of_xs(xs), top, candidates)

@@ -8,7 +8,6 @@ new one.
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,14 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import AnswerKind
-from askwell.data.templates import Template, parse_template
+from askwell.answers.encode import AnswerKind
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import hash_json, problem_in, read_document, read_text, refuse_later_version, write_whole
+from askwell.lms.checkpoints import hub_options as reach_of_hub
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.lms.tokenizer_files import hub_options as reach_of_hub
-from askwell.mixture.card import model_card
-from askwell.mixture.description import About, Description, SavedFile, SavedPrompt
-from askwell.prompts.prompt import LeftOutPrompt
+from askwell.mixture.description import About, Description, SavedFile, SavedPrompt, model_card
 from askwell.prompts.prompt_set import PromptSet
 
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
@@ -60,8 +56,8 @@ def write_mixture(
         base_lm_has_public_name=lm.source == lm.identity.name,
         tokenizer=None if lm.tokenizer_source is None else public_name(lm.tokenizer_source),
         mixture_spec=mixture.spec,
-        prompts=tuple(_saved(prompt.template) for prompt in mixture.prompts[:: mixture.spec.copies]),
-        left_out_prompts=tuple(_saved(prompt.template, prompt.reason) for prompt in mixture.left_out_prompts),
+        prompts=tuple(SavedPrompt.of(prompt.template) for prompt in mixture.prompts[:: mixture.spec.copies]),
+        left_out_prompts=tuple(SavedPrompt.of(prompt.template, prompt.reason) for prompt in mixture.left_out_prompts),
         examples=mixture.examples,
         mixture_weights=tuple(mixture.weights.tolist()),
         answers=answers,
@@ -93,62 +89,49 @@ def write_mixture(
             (folder / name).unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class SavedMixture:
-    """A saved mixture that was read, and the LM that it belongs to."""
-
-    lm: FrozenLM
-    description: Description
-    tensors: bytes
-    path: Path
-    """Of the tensors."""
-
-    @property
-    def templates(self) -> list[Template]:
-        """The templates of its prompts."""
-        return [parse_template(prompt.template, prompt.weight) for prompt in self.description.prompts]
-
-    @property
-    def left_out_prompts(self) -> list[LeftOutPrompt]:
-        """The templates that were left out, and why."""
-        return [
-            LeftOutPrompt(parse_template(prompt.template, prompt.weight), prompt.reason or "")
-            for prompt in self.description.left_out_prompts
-        ]
-
-    def load_state(self, mixture: PromptSet) -> None:
-        """Set everything that was tuned."""
-        try:
-            tensors = load_tensors(self.tensors)
-            mixture.load_state_dict(tensors)
-        except (SafetensorError, RuntimeError) as error:
-            raise DamagedFile(f"{self.path} does not fit its prompts: {str(error).splitlines()[0]}") from None
-        if broken := sorted(name for name, tensor in tensors.items() if not _are_numbers(name, tensor)):
-            raise DamagedFile(f"{self.path} holds infinite or NaN values in {broken[0]}")
+def read_state(mixture: PromptSet, source: str | Path, description: Description, **hub_options: Any) -> None:
+    """Set everything that was tuned to what was saved."""
+    path = Path(str(source)) / TENSORS
+    if TENSORS not in description.files:
+        raise DamagedFile(f"{path.with_name(CONFIG)} names no {TENSORS} among the mixture's files")
+    try:
+        tensors = load_tensors(_read_checked(source, TENSORS, description.files[TENSORS], hub_options))
+        mixture.load_state_dict(tensors)
+    except (SafetensorError, RuntimeError) as error:
+        raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
+    if broken := sorted(name for name, tensor in tensors.items() if not _are_numbers(name, tensor)):
+        raise DamagedFile(f"{path} holds infinite or NaN values in {broken[0]}")
 
 
-def read_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: Any) -> SavedMixture:
-    """Read a mixture from a folder, a run's folder or the hub; its LM is loaded if it is not given."""
-    source = mixture_folder(source)
-    description = read_description(source, **hub_options)
+def base_lm(source: str | Path, description: Description, lm: FrozenLM | None) -> FrozenLM:
+    """Return the LM that a saved mixture was learned on: the given one, if it is that, or it is loaded."""
     identity = description.base_lm
     if lm is None:
-        lm = _load_base_lm(source, description)
+        place = lm_source(source, description)
+        if place is None:
+            raise LMUnavailable(f"{source} was learned on {identity.name}, a model in memory: load it with that LM")
+        try:
+            lm = load_lm(place, revision=identity.revision, tokenizer=tokenizer_source(source, description))
+        except LMUnavailable as error:
+            raise LMUnavailable(f"the mixture needs the LM it was learned on. {error}") from error
     if differences := identity.differences(lm.identity):
         raise WrongLM(
             f"{source} was learned on the LM {identity.name} ({identity.architecture}), but {lm.identity.name} is "
             f"another one: its {', '.join(differences)} differ. Load it onto {identity.name}."
         )
-    if TENSORS not in description.files:
-        raise DamagedFile(f"{Path(str(source)) / CONFIG} names no {TENSORS} among the mixture's files")
-    tensors = _read_checked(source, TENSORS, description.files[TENSORS], hub_options)
-    return SavedMixture(lm, description, tensors, Path(str(source)) / TENSORS)
+    return lm
 
 
 def read_description(source: str | Path, **hub_options: Any) -> Description:
     """Read what a saved mixture says about itself, without its LM."""
     source = mixture_folder(source)
-    config, path = _read_config(source, hub_options)
+    path = _fetch(source, CONFIG, hub_options)
+    config = read_document(path)
+    if not isinstance(config, dict) or config.get("format") != "askwell-mixture":
+        raise BadFile(path, "is not the description of a saved askwell mixture")
+    refuse_later_version(path, config)
+    if config.get("sha256") != hash_json({key: value for key, value in config.items() if key != "sha256"}):
+        raise DamagedFile(f"{path} was altered: its contents do not match its own hash")
     try:
         description = Description.model_validate(config)
     except ValidationError as error:
@@ -160,11 +143,6 @@ def read_description(source: str | Path, **hub_options: Any) -> Description:
     if not isinstance(dev_answers, dict):
         raise DamagedFile(f"{Path(source) / ABSTENTION} has an unknown format: it is not a JSON object")
     return description.model_copy(update={"dev_answers": dev_answers})
-
-
-def read_dev_answers(source: str | Path, **hub_options: Any) -> dict[str, Any] | None:
-    """Read the saved answers of a mixture to dev questions; None if there are none."""
-    return read_description(source, **hub_options).dev_answers
 
 
 def mixture_folder(source: str | Path) -> str | Path:
@@ -186,17 +164,6 @@ def tokenizer_source(source: str | Path, description: Description) -> str | None
 def _noted(source: str | Path, name: str) -> str | None:
     path = Path(mixture_folder(source)) / name
     return read_text(path).strip() if path.is_file() else None
-
-
-def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
-    path = _fetch(source, CONFIG, hub_options)
-    config = read_document(path)
-    if not isinstance(config, dict) or config.get("format") != "askwell-mixture":
-        raise BadFile(path, "is not the description of a saved askwell mixture")
-    refuse_later_version(path, config)
-    if config.get("sha256") != hash_json({key: value for key, value in config.items() if key != "sha256"}):
-        raise DamagedFile(f"{path} was altered: its contents do not match its own hash")
-    return config, path
 
 
 def _read_checked(source: str | Path, name: str, expected: SavedFile, hub_options: dict[str, Any]) -> bytes:
@@ -240,17 +207,3 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
         if reach_of_hub():
             problem = "the hub cannot be reached, and its cache has no such mixture"
         raise BadFile(source, f"no such folder here, and {problem}") from None
-
-
-def _load_base_lm(mixture: str | Path, description: Description) -> FrozenLM:
-    source, identity = lm_source(mixture, description), description.base_lm
-    if source is None:
-        raise LMUnavailable(f"{mixture} was learned on {identity.name}, a model in memory: load it with that LM")
-    try:
-        return load_lm(source, revision=identity.revision, tokenizer=tokenizer_source(mixture, description))
-    except LMUnavailable as error:
-        raise LMUnavailable(f"the mixture needs the LM it was learned on. {error}") from error
-
-
-def _saved(template: Template, reason: str | None = None) -> SavedPrompt:
-    return SavedPrompt(template=template.text, weight=template.weight, reason=reason)

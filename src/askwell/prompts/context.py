@@ -15,15 +15,16 @@ from math import log
 from statistics import fmean
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
-from askwell.lms.batches import PLACES, AnswerTokens, TokenisedTexts, words_of
+from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import NO_OPENING, Beginning, Opening, Place
+from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import Prompt, initial_vectors, usable_prompts, with_opening
 from askwell.specs.mixture_spec import (
@@ -50,6 +51,8 @@ SHOTS = 4
 _FACTS_FOR_EXAMPLES = 5 * SHOTS
 """A relation with fewer x's in train keeps them all to learn from."""
 _FACTS_TO_DRAW_FROM = 1000
+# Draws of examples are compared on this many dev facts at most, spread evenly.
+_DEV_FACTS = 256
 
 
 def opening_of(
@@ -96,15 +99,9 @@ def up_to_sentence(lm: FrozenLM, text: str, *, is_whole: bool = False) -> str:
         text = text.replace("\n", " ")
     if not text[-1:].isspace():
         return text if is_whole else f"{text} "
-    if text.endswith("\n") and place_after_line_break(lm) is Place.SPACED:
-        return f"{text} "
-    return text
-
-
-def place_after_line_break(lm: FrozenLM) -> Place:
-    """Return the place of what begins a line: as at the start of a text, if the LM has a choice of beginnings."""
-    beginnings = lm.beginnings
-    return beginnings.get("line-break", next(iter(beginnings.values()))).place
+    # What begins a line stands as at the start of a text, if the LM has a choice of beginnings.
+    begun = lm.beginnings.get("line-break", next(iter(lm.beginnings.values())))
+    return f"{text} " if text.endswith("\n") and begun.place is Place.SPACED else text
 
 
 def with_label(spec: MixtureSpec, label: str) -> MixtureSpec:
@@ -112,6 +109,14 @@ def with_label(spec: MixtureSpec, label: str) -> MixtureSpec:
     if not spec.prefix or spec.prefix_words != LABEL:
         return spec
     return spec.model_copy(update={"prefix_words": label})
+
+
+def with_context(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Sequence[Fact]) -> Prompt:
+    """Return the prompt with everything that stands before its sentence."""
+    return with_opening(lm, prompt, opening_of(lm, spec, prompt.template, prompt.tokens.beginning, examples))
+
+
+# ── in-context examples: each prompt has its own, and a prompt that shows an x is never asked about it ────────────────
 
 
 def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> list[Fact]:
@@ -139,9 +144,107 @@ def draw_examples(facts: Sequence[Fact], count: int, seed: int, prompt: int, dra
     return tuple(by_x.values())
 
 
-def with_context(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Sequence[Fact]) -> Prompt:
-    """Return the prompt with everything that stands before its sentence."""
-    return with_opening(lm, prompt, opening_of(lm, spec, prompt.template, prompt.tokens.beginning, examples))
+def choose_examples(
+    lm: FrozenLM, prompts: Sequence[Prompt], spec: MixtureSpec, relation: Relation | None
+) -> tuple[list[Shown], int, tuple[tuple[float, ...], ...]]:
+    """Return as many train facts for each prompt as the spec asks for, drawn by the seed: of several draws, those that
+    make dev facts most probable. Return also how many did not fit into the LM's longest input, over all prompts, and
+    for each prompt the mean log-loss of dev facts with each draw, if there are several."""
+    if relation is None:
+        raise BadOption(
+            "`shots`: examples are train facts; name the relation with `relation`", shots="--shots", relation="--facts"
+        )
+    facts = writable_facts(lm, spec, relation.train)
+    if not facts:
+        reason = "no train fact can be written out in the LM's tokens"
+        raise NothingLeft(f"examples for {relation.name}", {reason: len(relation.train)})
+    room, count = _room(lm, spec, relation), spec.shots or 0
+    draws = [
+        [
+            _that_fit(lm, prompt, spec, draw_examples(facts, count, spec.seed, number, draw), room)
+            for number, prompt in enumerate(prompts)
+        ]
+        for draw in range(spec.shot_draws)
+    ]
+    chosen, by_prompt = draws[0], ()
+    if len(draws) > 1:
+        losses = torch.stack([_dev_log_losses(lm, prompts, draw, spec, relation) for draw in draws])
+        chosen = [draws[best][number] for number, best in enumerate(losses.argmin(0).tolist())]
+        by_prompt = tuple(map(tuple, losses.T.tolist()))
+    most = min(count, len({fact.x for fact in facts}))
+    return chosen, sum(most - len(own) for own in chosen), by_prompt
+
+
+def _that_fit(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Shown, room: dict[Place, int]) -> Shown:
+    """Return the last of a prompt's examples, as many as fit."""
+    for dropped in range(len(examples)):
+        opened = with_context(lm, prompt, spec, examples[dropped:])
+        longest = max(len(stream.left) + len(stream.right) for stream in opened.question.streams.values())
+        if lm.context is None or longest + room[opened.tokens.x_place] <= lm.context:
+            return examples[dropped:]
+    return ()
+
+
+def _room(lm: FrozenLM, spec: MixtureSpec, relation: Relation) -> dict[Place, int]:
+    """Return the number of tokens that the longest x at each place and the longest answer take."""
+    xs = {fact.x for split in relation.splits.values() for fact in split}
+    answer = 0 if spec.answers == "one-token" else spec.longest_answer
+    lengths = TokenisedTexts(sorted(xs), lm.wording).lengths
+    return {place: answer + int(lengths[number].max()) for number, place in enumerate(PLACES)}
+
+
+@torch.no_grad()
+def _dev_log_losses(
+    lm: FrozenLM, prompts: Sequence[Prompt], examples: Sequence[Shown], spec: MixtureSpec, relation: Relation
+) -> Float[Tensor, " prompts"]:
+    """Compute the mean of -log p(y | x, t) over dev facts under each prompt alone, without those that it shows."""
+    facts = writable_facts(lm, spec, relation.dev)
+    if not facts:
+        raise BadOption(
+            "`shot_draws`: draws are compared on dev facts, and none can be asked; take one draw",
+            shot_draws="--shot-draws",
+        )
+    facts = [facts[n] for n in torch.linspace(0, len(facts) - 1, min(_DEV_FACTS, len(facts))).round().long().tolist()]
+    opened = [with_context(lm, prompt, spec, own) for prompt, own in zip(prompts, examples, strict=True)]
+    log_probs = _untuned_log_probs(lm, opened, facts, one_token=spec.answers == "one-token")
+    xs = words_of([fact.x for fact in facts], lm.wording, lm.device)
+    is_shown = ExampleTable(lm, examples).shown(xs, torch.arange(len(facts), device=lm.device))
+    counts = log_probs.isfinite() & ~is_shown
+    return -torch.where(counts, log_probs, 0.0).sum(0) / counts.sum(0).clamp(min=1)
+
+
+class ExampleTable:
+    """Which prompts show which x's."""
+
+    def __init__(self, lm: FrozenLM, examples: Sequence[Shown]) -> None:
+        self._lm, self._prompts = lm, len(examples)
+        self._by_x: dict[tuple[int, ...], set[int]] = {}
+        for prompt, shown in enumerate(examples):
+            for fact in shown:
+                self._by_x.setdefault(tuple(lm.wording.encode(fact.x, PLACES[0])), set()).add(prompt)
+
+    def shown(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
+        """Mark, for each fact, the prompts that show its x, with any y: after these, the LM could copy the answer, or
+        has been shown a different one."""
+        tokens = zip(xs.ids[0, rows].tolist(), xs.lengths[0, rows].tolist(), strict=True)
+        table = torch.zeros(len(rows), self._prompts, dtype=torch.bool)
+        for row, (ids, length) in enumerate(tokens):
+            for prompt in self._by_x.get(tuple(ids[:length]), ()):
+                table[row, prompt] = True
+        return table.to(self._lm.device)
+
+
+def renormalised(
+    log_weights: Float[Tensor, "facts prompts"], shown: Bool[Tensor, "facts prompts"]
+) -> Float[Tensor, "facts prompts"]:
+    """Renormalise the weights without the prompts that show a fact's x; unchanged if no other prompt has any weight."""
+    others = log_weights.masked_fill(shown, -torch.inf)
+    changes = shown.any(1) & (others > -torch.inf).any(1)
+    # Other rows are left alone: even a softmax of weights that already sum to one would change their last digits.
+    return torch.where(changes[:, None], others.masked_fill(~changes[:, None], 0.0).log_softmax(1), log_weights)
+
+
+# ── the choice of what a spec leaves open ─────────────────────────────────────────────────────────────────────────────
 
 
 def settle(
@@ -189,7 +292,10 @@ def begin_scores(lm: FrozenLM, relation: Relation, templates: Sequence[Template]
     askable = _askable(lm, relation, templates) if len(choices) > 1 else None
     if askable is None:
         return {}
-    return {name: float(_log_probabilities(lm, beginning, *askable).mean()) for name, beginning in choices.items()}
+    templates, facts = askable
+    return {
+        name: float(_scores(lm, _opened(lm, beginning, templates), facts).mean()) for name, beginning in choices.items()
+    }
 
 
 @torch.no_grad()
@@ -211,9 +317,9 @@ def opening_scores(
         return ContextScores()
 
     def mean(lead_in: str, examples: Sequence[Shown] = ()) -> float:
-        return float(_log_probabilities(lm, beginning, usable, facts, lead_in, examples)[asked].mean())
+        return float(_scores(lm, _opened(lm, beginning, usable, lead_in, examples), facts)[asked].mean())
 
-    fits = all(shown) and bool(shown) and _fit(lm, _opened(lm, beginning, usable, NO_LEAD_IN, shown), facts)
+    fits = all(shown) and bool(shown) and _fit(lm, _opened(lm, beginning, usable, shown=shown), facts)
     return ContextScores(
         lead_ins={text: mean(text) for text in LEAD_INS},
         shots={SHOTS: mean(NO_LEAD_IN, shown)} if fits else {},
@@ -250,8 +356,7 @@ def _askable(
         return None
     if not relation.train:
         return None
-    texts = [fact.x for fact in relation.train], [fact.y for fact in relation.train]
-    xs, ys = (TokenisedTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
+    xs, ys = _lengths(lm, relation.train)
     fits = (xs.lengths > 0).all(0) & (ys.lengths > 0).all(0) & (ys.lengths <= _LONGEST_ANSWER).all(0)
     if lm.context is not None:
         for beginning in _distinct(lm).values():
@@ -266,7 +371,11 @@ def _askable(
 
 
 def _opened(
-    lm: FrozenLM, beginning: Beginning, templates: Sequence[Template], lead_in: str, shown: Sequence[Shown]
+    lm: FrozenLM,
+    beginning: Beginning,
+    templates: Sequence[Template],
+    lead_in: str = NO_LEAD_IN,
+    shown: Sequence[Shown] = (),
 ) -> list[Prompt]:
     """Return the templates' prompts after a lead-in, or each after its examples."""
     prompts, _ = usable_prompts(lm, templates, beginning)
@@ -275,41 +384,37 @@ def _opened(
     return [with_context(lm, prompt, spec, examples) for prompt, examples in zip(prompts, own, strict=True)]
 
 
+def _scores(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> Float[Tensor, " pairs"]:
+    """Return log p(y | x, t) of each pair: of all of y's tokens, but not of what ends the answer, since how a template
+    continues after y says nothing about whether y is known."""
+    return _untuned_log_probs(lm, prompts, facts, with_end=False).flatten()
+
+
 def _fit(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> bool:
     """Tell whether all facts can be asked with all prompts within the LM's longest input."""
     if lm.context is None:
         return True
-    texts = [fact.x for fact in facts], [fact.y for fact in facts]
-    xs, ys = (TokenisedTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
+    xs, ys = _lengths(lm, facts)
     longest = PairReader(lm, prompts, reads_x=False).longest_question(xs) + ys.lengths.amax(0)
     return bool((longest <= lm.context).all())
 
 
-def _log_probabilities(
-    lm: FrozenLM,
-    beginning: Beginning,
-    templates: Sequence[Template],
-    facts: Sequence[Fact],
-    lead_in: str = NO_LEAD_IN,
-    shown: Sequence[Shown] = (),
-) -> Float[Tensor, " pairs"]:
-    """Return log p(y | x, t) of each pair: of all of y's tokens, but not of what ends the answer, since how a template
-    continues after y says nothing about whether y is known."""
-    prompts = _opened(lm, beginning, templates, lead_in, shown)
+def _lengths(lm: FrozenLM, facts: Sequence[Fact]) -> tuple[Words, Words]:
+    """Return how many tokens the xs and ys of facts have."""
+    texts = [fact.x for fact in facts], [fact.y for fact in facts]
+    xs, ys = (TokenisedTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
+    return xs, ys
+
+
+def _untuned_log_probs(
+    lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact], *, one_token: bool = False, with_end: bool = True
+) -> Float[Tensor, "facts prompts"]:
+    """Return log p(y | x, t) of facts under prompts as they are written."""
     reader = PairReader(lm, prompts, reads_x=False)
-    table = reader.table_of([lm.family.ask_answer(prompt.tokens, lm.wording, lm.special) for prompt in prompts])
     vectors = initial_vectors(lm, prompts, initial="words", noise=0.0, seed=0)
     tuned = Tuned(vectors, None, torch.arange(len(prompts), device=lm.device))
-    xs = words_of([fact.x for fact in facts], lm.wording, lm.device)
-    ys = words_of([fact.y for fact in facts], lm.wording, lm.device)
-    numbers = torch.arange(len(facts) * len(prompts), device=lm.device)
-    texts, asked = numbers // len(prompts), numbers % len(prompts)
-    places = reader.y_places[asked]
-    ids, lengths = ys.ids[places, texts], ys.lengths[places, texts]
-    total = torch.zeros(len(texts), dtype=lm.parameter_dtype, device=lm.device)
-    answers = AnswerTokens(ids, lengths, torch.zeros_like(lengths), lengths)
-    for chosen, batch in reader.sentences(tuned, table, xs, texts, asked, answers):
-        targets = ids[chosen][torch.arange(ids.shape[1], device=lm.device) < lengths[chosen, None]]
-        of_token = reader.log_probs_of(tuned, batch, asked[chosen], targets)
-        total.index_add_(0, chosen[batch.read_pairs], of_token)
-    return total
+    xs, ys = (words_of(texts, lm.wording, lm.device) for texts in ([f.x for f in facts], [f.y for f in facts]))
+    rows = torch.arange(len(facts), device=lm.device)
+    if one_token:
+        return reader.gold_log_probs(tuned, xs, torch.where(ys.lengths == 1, ys.ids[:, :, 0], -1), rows)
+    return LongAnswers(lm, prompts, reader).log_probs(tuned, xs, ys, rows, with_end=with_end)

@@ -8,19 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from askwell.lms.batches import AnswerTokens, Batch, QuestionTable, StreamBatch, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.vocabulary import special_tokens
 from askwell.lms.walks.past import Past
-from askwell.prompts.pairs import PairReader, Tuned
+from askwell.prompts.pairs import PairReader, Tuned, all_pairs
 from askwell.prompts.prompt import Prompt
+from askwell.prompts.shared_prefixes import read_again
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class LongAnswers:
     def __init__(self, lm: FrozenLM, prompts: Sequence[Prompt], reader: PairReader) -> None:
         self.lm, self._prompts, self.reader = lm, prompts, reader
         self._questions = [lm.family.ask_answer(prompt.tokens, lm.wording, lm.special) for prompt in prompts]
-        self.fills_masks = self._questions[0].fills_masks
+        self.fills_masks = lm.family.fills_masks
 
     @cached_property
     def table(self) -> QuestionTable:
@@ -74,22 +73,22 @@ class LongAnswers:
         ys: Words,
         rows: Int[Tensor, " facts"],
         log_lengths: Float[Tensor, " lengths"] | None = None,
+        *,
+        with_end: bool = True,
     ) -> Float[Tensor, "facts prompts"]:
         """Return log p(y | t, x) of each fact's y under every prompt, with gradients.
 
-        `log_lengths` is log p(m | r) of a masked LM's answers, from one token on; other LMs have none.
+        `log_lengths` is log p(m | r) of a masked LM's answers, from one token on; other LMs have none, and their
+        answers can be read without the token that ends them.
         """
-        kept = tuned.kept
-        texts, prompts = rows.repeat_interleave(len(kept)), kept.repeat(len(rows))
-        spelt = self._spelt(ys, texts, prompts)
-        reads = (
-            self._masked_reads(*spelt, texts, prompts) if self.fills_masks else self._reads(xs, *spelt, texts, prompts)
-        )
+        texts, prompts = all_pairs(rows, tuned)
+        ids, lengths = self._spelt(ys, texts, prompts)
+        reads = self._reads(xs, ids, lengths, texts, prompts, with_end=with_end)
         read = self.reader.reading(tuned, len(rows) * self.bytes_of_fact(xs, ys))
         total = self._summed(read, tuned, xs, reads, len(texts))
         if log_lengths is not None:
-            total = total + _of_lengths(spelt[1], log_lengths)
-        return self.reader.of_all_prompts(tuned, total.view(len(rows), len(kept)), dropped=-torch.inf)
+            total = total + log_p_of_lengths(lengths, log_lengths)
+        return self.reader.of_all_prompts(tuned, total.view(len(rows), len(tuned.kept)), dropped=-torch.inf)
 
     def end_of(self, prompt: int) -> int | None:
         """Return the token that ends an answer to a prompt; None if that is x's first token, or if there is none."""
@@ -105,20 +104,11 @@ class LongAnswers:
         """Whether answers end with the same token after all prompts."""
         return len({(question.end, question.ends_with_x) for question in self._questions}) == 1
 
-    def log_length(
-        self, ys: Words, rows: Int[Tensor, " facts"], log_lengths: Float[Tensor, " lengths"]
-    ) -> Float[Tensor, " facts"]:
-        """Return log p(m | r) of each fact's y in the form that the prompts need, which must be the same for all."""
-        return _of_lengths(ys.lengths[self.reader.y_places[0], rows], log_lengths)
-
     @torch.no_grad()
     def steps(self, tuned: Tuned, xs: Words, ys: Words, rows: Int[Tensor, " facts"], prompt: int) -> Steps:
         """Return the distributions at y's tokens, and at its end if there is one, under one prompt."""
         prompts = torch.full_like(rows, prompt)
-        spelt = self._spelt(ys, rows, prompts)
-        reads = (
-            self._masked_reads(*spelt, rows, prompts) if self.fills_masks else self._reads(xs, *spelt, rows, prompts)
-        )
+        reads = self._reads(xs, *self._spelt(ys, rows, prompts), rows, prompts)
         columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
         is_read = columns < reads.ys.reads[:, None]
         pairs = reads.pairs.repeat_interleave(reads.ys.reads)
@@ -132,12 +122,6 @@ class LongAnswers:
             log_probs[at] = self.lm.logits(batch, tuned.vectors, tuned.deltas).log_softmax(1)
         ends = pairs.new_zeros(len(pairs)) if self.fills_masks else self.ends_of(xs, rows, prompts)[pairs]
         return Steps(log_probs, reads.targets[is_read], ends, pairs)
-
-    def longest_sentence(self, xs: Words, tokens: int) -> Int[Tensor, " texts"]:
-        """Return the number of tokens of each x's longest sentence with an answer of this many tokens."""
-        texts = torch.arange(xs.lengths.shape[1], device=self.lm.device)
-        every = [torch.full_like(texts, prompt) for prompt in range(len(self._prompts))]
-        return torch.stack([self.table.lengths(xs, texts, prompts, answer=tokens) for prompts in every]).amax(0)
 
     def bytes_of_fact(self, xs: Words, ys: Words) -> int:
         """Estimate how many bytes are kept for a fact and all its prompts until gradients are computed."""
@@ -182,14 +166,13 @@ class LongAnswers:
     ) -> tuple[Float[Tensor, "pairs width"], Past]:
         """Read everything before y once for each pair; return what the output embedding reads at its last token, and
         its past; with gradients, for LMs with a walk."""
-        read: Any = self.lm.hidden_and_kept
-        if recompute:
-            read = partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
+        read = read_again(self.lm.hidden_and_kept, when=recompute)
         none = torch.zeros_like(texts)
         ys = AnswerTokens(none.new_empty(len(texts), 0), none, none, torch.ones_like(none))
         hidden, kept, order = [], [], []
         for chosen, batch in self.reader.sentences(tuned, self.table, xs, texts, prompts, ys):
             of_batch, own = read(batch, tuned.vectors, tuned.deltas)
+            assert own is not None
             hidden.append(of_batch)
             kept.append(own if batch.past is None else batch.past.compact().with_own(own))
             order.append(chosen)
@@ -217,29 +200,26 @@ class LongAnswers:
         places = self.reader.y_places[prompts]
         return ys.ids[places, texts], ys.lengths[places, texts]
 
-    def _reads(self, xs: Words, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor) -> _Reads:
-        """Return one sentence for each pair, read at all of y's tokens and at its end."""
-        ends = self.ends_of(xs, texts, prompts)
-        targets = torch.cat([ids, ids.new_zeros(len(ids), 1)], dim=1)
-        targets = targets.scatter(1, lengths[:, None], ends[:, None])
-        return _Reads(
-            texts, prompts, AnswerTokens(ids, lengths, torch.zeros_like(lengths), lengths + 1), targets,
-            torch.arange(len(texts), device=texts.device),
-        )  # fmt: skip
-
-    def _masked_reads(self, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor) -> _Reads:
-        """Return a sentence for each token of each pair's y: tokens before it are filled in, the others are masks."""
+    def _reads(
+        self, xs: Words, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor, *, with_end: bool = True
+    ) -> _Reads:
+        """Return the sentences in which answers in tokens are read: one for each pair, at all of y's tokens and at its
+        end; of a masked LM one for each token, in which those before it are filled in and the others are masks."""
+        if not self.fills_masks:
+            targets = torch.cat([ids, ids.new_zeros(len(ids), 1)], dim=1)
+            targets = targets.scatter(1, lengths[:, None], self.ends_of(xs, texts, prompts)[:, None])
+            ys = AnswerTokens(ids, lengths, torch.zeros_like(lengths), lengths + with_end)
+            return _Reads(texts, prompts, ys, targets, torch.arange(len(texts), device=texts.device))
         pairs = torch.arange(len(texts), device=texts.device).repeat_interleave(lengths)
         first = (lengths.cumsum(0) - lengths)[pairs]
         steps = torch.arange(len(pairs), device=texts.device) - first
         columns = torch.arange(ids.shape[1], device=texts.device)
         filled = torch.where(columns < steps[:, None], ids[pairs], self.lm.special.mask)
-        ones = torch.ones_like(steps)
-        targets = ids[pairs].gather(1, steps[:, None])
-        return _Reads(texts[pairs], prompts[pairs], AnswerTokens(filled, lengths[pairs], steps, ones), targets, pairs)
+        ys = AnswerTokens(filled, lengths[pairs], steps, torch.ones_like(steps))
+        return _Reads(texts[pairs], prompts[pairs], ys, ids[pairs].gather(1, steps[:, None]), pairs)
 
 
-def _of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, " lengths"]) -> Float[Tensor, " ys"]:
+def log_p_of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, " lengths"]) -> Float[Tensor, " ys"]:
     """Return log p(m | r) of ys of these lengths; -inf for those that are longer than any known one."""
     known = log_lengths[(lengths - 1).clamp(max=len(log_lengths) - 1)]
     return known.masked_fill(lengths > len(log_lengths), -torch.inf)

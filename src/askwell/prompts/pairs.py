@@ -8,14 +8,13 @@ from functools import cached_property, partial
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from askwell.errors import NotFinite
 from askwell.lms.batches import PLACES, AnswerTokens, Batch, QuestionTable, Words
+from askwell.lms.families import Question
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.question import Question
 from askwell.prompts.prompt import Prompt
-from askwell.prompts.shared_prefixes import SharedPrefixes
+from askwell.prompts.shared_prefixes import SharedPrefixes, read_again
 
 # A forward pass reads about this many tokens at once: enough to fill the machine, few enough for its caches.
 _TOKENS_AT_ONCE = 2048
@@ -92,7 +91,7 @@ class PairReader:
     ) -> Float[Tensor, "facts prompts"]:
         """Return log p(y | t, x) of each fact's y, with gradients; -inf where y has no token, and for dropped
         prompts."""
-        of_pairs, columns = _all_pairs(rows, tuned)
+        of_pairs, columns = all_pairs(rows, tuned)
         read = self.reading(tuned, len(rows) * self.bytes_of_fact(xs))
         parts, order = [], []
         for chosen, batch in self.sentences(tuned, self.y_table, xs, of_pairs, columns):
@@ -105,7 +104,7 @@ class PairReader:
 
     def log_p_x(self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
         """Return log p(x | t), with gradients; 0 for dropped prompts."""
-        of_pairs, columns = _all_pairs(rows, tuned)
+        of_pairs, columns = all_pairs(rows, tuned)
         read = self.reading(tuned, len(rows) * self.bytes_of_fact(xs))
         parts, order = [], []
         for chosen, batch in self.sentences(tuned, self.x_table, xs, of_pairs, columns):
@@ -134,7 +133,7 @@ class PairReader:
         self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"]
     ) -> Iterator[tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, "pairs vocabulary"]]]:
         """Yield all pairs in batches: the place of the fact among `rows`, the prompt, and p(· | t, x)."""
-        at, columns = _all_pairs(torch.arange(len(rows), device=self._lm.device), tuned)
+        at, columns = all_pairs(torch.arange(len(rows), device=self._lm.device), tuned)
         for chosen, batch in self.sentences(tuned, self.y_table, xs, rows[at], columns):
             places, prompts = at[chosen], columns[chosen]
             for some, probabilities, log_total in self._lm.distributions(batch, tuned.vectors, tuned.deltas):
@@ -152,12 +151,14 @@ class PairReader:
 
     def longest_question(self, xs: Words) -> Int[Tensor, " texts"]:
         """Return the number of tokens of each x's longest question."""
+        longest = self.longest_in(self.y_table, xs)
+        return torch.maximum(longest, self.longest_in(self.x_table, xs)) if self._reads_x else longest
+
+    def longest_in(self, table: QuestionTable, xs: Words, answer: int = 0) -> Int[Tensor, " texts"]:
+        """Return the number of tokens of each x's longest sentence of a table, with an answer of this many tokens."""
         texts = torch.arange(xs.lengths.shape[1], device=self._lm.device)
-        longest = torch.zeros_like(texts)
-        for table in [self.y_table] + ([self.x_table] if self._reads_x else []):
-            for prompt in range(len(self._prompts)):
-                longest = torch.maximum(longest, table.lengths(xs, texts, torch.full_like(texts, prompt)))
-        return longest
+        every = [torch.full_like(texts, prompt) for prompt in range(len(self._prompts))]
+        return torch.stack([table.lengths(xs, texts, prompts, answer=answer) for prompts in every]).amax(0)
 
     def facts_at_once(self, bytes_of_fact: int) -> int:
         """Return how many facts can be trained on in one forward and backward pass within bounded memory."""
@@ -199,10 +200,8 @@ class PairReader:
     def reading(self, tuned: Tuned, size: int) -> Callable[..., Float[Tensor, " reads"]]:
         """Return the function that reads a batch: if there are too many bytes to keep, each batch is read once more
         when its gradients are computed, so that a fact with any number of prompts fits."""
-        read = partial(self.log_probs_of, tuned)
-        if not torch.is_grad_enabled() or size <= 2 * _TRAINING_BYTES:
-            return read
-        return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
+        too_large = torch.is_grad_enabled() and size > 2 * _TRAINING_BYTES
+        return read_again(partial(self.log_probs_of, tuned), when=too_large)
 
     def log_probs_of(
         self, tuned: Tuned, batch: Batch, prompts: Int[Tensor, " pairs"], tokens: Int[Tensor, " reads"]
@@ -272,10 +271,9 @@ class PairReader:
         shared = self.shared_prefixes.of(
             tuned.vectors, tuned.deltas, xs, texts, prompts, first_reads, recompute=recompute
         )  # fmt: skip
-        for prefix in shared:
-            for some in self.batches(lengths[prefix.pairs] - prefix.lengths, reads):
-                chosen = prefix.pairs[some]
-                yield chosen, batch_of(chosen).after(prefix.lengths[some], prefix.past.of(some))
+        for pairs, in_past, past in shared:
+            for some in self.batches(lengths[pairs] - in_past, reads):
+                yield pairs[some], batch_of(pairs[some]).after(in_past[some], past.of(some))
 
     def batches(self, lengths: Int[Tensor, " sentences"], reads: int) -> Iterator[Int[Tensor, " chosen"]]:
         """Yield batches of sentences of about the same length, each read at no more than this many places."""
@@ -292,7 +290,7 @@ class PairReader:
                 start = end
 
 
-def _all_pairs(rows: Int[Tensor, " facts"], tuned: Tuned) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+def all_pairs(rows: Int[Tensor, " facts"], tuned: Tuned) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
     """Return each fact with each prompt that was not dropped."""
     return rows.repeat_interleave(len(tuned.kept)), tuned.kept.repeat(len(rows))
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from askwell.data.templates import Template
 from askwell.errors import NothingLeft
+from askwell.lms.families import Question, Unusable
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.question import Question, Unusable
 from askwell.lms.tokenisation import NO_OPENING, WITH_A_SPACE, Beginning, Opening, PromptTokens, tokenise
 from askwell.specs.mixture_spec import Initial
 

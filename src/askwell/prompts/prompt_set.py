@@ -17,8 +17,7 @@ from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
 from askwell.lms.vocabulary import TokenWords
-from askwell.prompts.context import RANDOM, Shown, with_context
-from askwell.prompts.examples import ExampleTable, choose_examples, renormalised
+from askwell.prompts.context import RANDOM, ExampleTable, Shown, choose_examples, renormalised, with_context
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import LeftOutPrompt, initial_vectors, usable_prompts
@@ -62,9 +61,7 @@ class PromptSet(nn.Module):
         """How many examples, over all prompts, did not fit into the LM's longest input."""
         if spec.shots and examples is None:
             chosen = choose_examples(lm, self.prompts, spec, relation)
-            self.dropped_examples = sum(one.dropped for one in chosen)
-            self.example_log_losses = tuple(one.log_losses for one in chosen if one.log_losses)
-            examples = [one.examples for one in chosen]
+            examples, self.dropped_examples, self.example_log_losses = chosen
         if examples:
             if len(examples) != len(self.prompts):
                 raise BadOption(f"there are examples for {len(examples)} prompts, but {len(self.prompts)} prompts")
@@ -209,7 +206,7 @@ class PromptSet(nn.Module):
         empty = (words.lengths == 0).any(0).tolist()
         longest = self.pairs.longest_question(words)
         if answer_tokens is not None:
-            longest = torch.maximum(longest, self.long_answers.longest_sentence(words, answer_tokens))
+            longest = torch.maximum(longest, self.pairs.longest_in(self.long_answers.table, words, answer_tokens))
         limit = self.lm.context
         return [
             NO_TOKENS if is_empty else TOO_LONG if limit is not None and length > limit else None

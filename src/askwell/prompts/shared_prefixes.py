@@ -6,38 +6,37 @@ only once during the whole tuning, because its keys and values never change. Eve
 cached keys and values (`lms/walks/past.py`).
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from askwell.lms.batches import Batch, QuestionTable, Words
+from askwell.lms.batches import QuestionTable, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.machine import memory_of
 from askwell.lms.walks.past import Past, Paths
 from askwell.prompts.prompt import Prompt
 
+T = TypeVar("T")
 # The keys and values of all x's of a run may take this fraction of the machine's memory.
 _PART_OF_MEMORY = 1 / 8
 # A forward pass reads about this many tokens at once.
 _TOKENS_AT_ONCE = 2048
 
 
-@dataclass(frozen=True)
-class SharedPrefix:
-    """Some pairs whose pasts are rows of one table."""
+SharedPrefix = tuple[Int[Tensor, " some"], Int[Tensor, " some"], Past]
+"""Some pairs, by their places among those asked for; how many tokens of each one's sentence are in its past; and their
+pasts, rows of one table."""
 
-    pairs: Int[Tensor, " some"]
-    """Their places among the pairs that were asked for."""
-    lengths: Int[Tensor, " some"]
-    """How many tokens of each pair's sentence are in its past."""
-    past: Past
+
+def read_again(read: Callable[..., T], *, when: bool) -> Callable[..., T]:
+    """Return the function as one that keeps nothing for gradients and is called once more when they are computed."""
+    return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False) if when else read
 
 
 class SharedPrefixes:
@@ -106,7 +105,7 @@ class SharedPrefixes:
                 past, place = self._of_xs(xs, texts[pairs], kind)
             lengths = torch.minimum(lengths, first_reads[pairs])
             paths = Paths(past.paths.rows[place], lengths)
-            yield SharedPrefix(pairs, lengths, Past(past.kept, paths))
+            yield pairs, lengths, Past(past.kept, paths)
 
     def _of_xs(self, xs: Words, texts: Int[Tensor, " pairs"], kind: int) -> tuple[Past, Int[Tensor, " pairs"]]:
         """Return the pasts of x's, and which of them belongs to each pair."""
@@ -130,12 +129,8 @@ class SharedPrefixes:
 
     def _read_lefts(self, vectors: Tensor, deltas: Any, xs: Words, prompts: Tensor, *, recompute: bool) -> Past:
         """Compute the keys and values of the words before x, with gradients."""
-        read: Any = self._lm.kept
-        if recompute:
-            read = partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
-        lengths = self._left_lengths[prompts]
-        whole: Batch = self._table.batch(xs, torch.zeros_like(prompts), prompts)
-        return read(whole.until(lengths), vectors, deltas)
+        whole = self._table.batch(xs, torch.zeros_like(prompts), prompts)
+        return read_again(self._lm.kept, when=recompute)(whole.until(self._left_lengths[prompts]), vectors, deltas)
 
     def _bytes_of(self, xs: Words) -> int:
         """Return how many bytes the keys and values of all x's take, for all kinds of prompts."""

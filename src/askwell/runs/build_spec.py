@@ -13,14 +13,12 @@ from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
-from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.prompts.context import with_label
 from askwell.specs.base import Spec, no_such_option
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, PromptText, RunSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 _Kind = TypeVar("_Kind", bound=Spec)
 
@@ -57,19 +55,11 @@ def build_run_spec(
     learning = {"autoprompt": AutoPromptSpec, "fine-tuning": FineTuningSpec}.get(baseline or "", TrainingSpec)
     by_name = _by_spec(choices, MixtureSpec, learning)
     mixture = _chosen(MixtureSpec, mixture, by_name) or MixtureSpec()
-    if (
-        baseline is not None and baseline in BASELINES
-    ):  # a name that does not exist is refused with the rest of the spec
-        own = BASELINES[baseline].mixture
-        mixture = MixtureSpec.model_validate(own.model_dump() | mixture.model_dump(exclude_unset=True))
+    known = BASELINES.get(baseline) if baseline is not None else None  # an unknown name is refused with the spec
+    if known is not None:
+        mixture = MixtureSpec.model_validate(known.mixture.model_dump() | mixture.model_dump(exclude_unset=True))
     training = _chosen(TrainingSpec, training, by_name)
     search, fine_tuning = _chosen(AutoPromptSpec, search, by_name), _chosen(FineTuningSpec, fine_tuning, by_name)
-    if training is not None and training.classify and candidates is None:
-        raise BadOption(
-            "`classify` needs candidates to choose among: name them with `candidates`, or --among train",
-            classify="--classify",
-            candidates="--candidates",
-        )
     if training is not None and training.recipe == "paper":
         mixture = mixture.with_named_opening
     if len(lm.beginnings) == 1 and mixture.begin == "auto":  # so that "auto" and its only value are the same run

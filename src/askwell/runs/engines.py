@@ -1,6 +1,7 @@
 """Engines, which execute the runs of a sweep: in this process, in a pool of worker processes, or on a Ray cluster.
 
-All of them produce the same store. A worker that dies is replaced, and its run is retried. Ctrl-C reaches the whole
+Each executes some runs, and tells when one begins and ends; on an interrupt, it stops all work. All of them produce the
+same store. A worker that dies is replaced, and its run is retried. Ctrl-C reaches the whole
 process group, but only the sweep acts on it: its workers ignore SIGINT from their first instruction, and the sweep
 terminates them itself.
 """
@@ -10,16 +11,23 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol, runtime_checkable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
 
-from askwell.errors import BadOption, Failure
-from askwell.runs.worker import LMKey, RunFailed, RunOutcome, RunTask
+from askwell.errors import BadFile, Failure
+from askwell.lms.machine import available_threads
+from askwell.runs.plan import Plan
+from askwell.runs.store import FailedRun, Store
+from askwell.runs.worker import LMKey, RunElsewhere, RunOutcome, RunTask, do_run, done_before
+from askwell.specs.run_spec import SweepSpec
 
 TRIES = 3
 """How many times a run is attempted in total if its worker dies."""
@@ -36,7 +44,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run is complete, or failed."""
+    """A run is complete, failed, or left to another sweep until the others are done."""
 
     task: RunTask
     outcome: RunOutcome
@@ -50,28 +58,8 @@ class Lost:
     reason: str
 
 
-@dataclass(frozen=True)
-class PutOff:
-    """Another sweep is executing the run; it is checked again when the others are done."""
-
-    task: RunTask
-
-
-Event = Started | Ended | Lost | PutOff
-
-
-@runtime_checkable
-class Engine(Protocol):
-    """Executes runs, here or elsewhere."""
-
-    @property
-    def workers(self) -> int:
-        """How many runs it executes at once."""
-        ...
-
-    def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Execute all runs with `do`, and call `tell` when each begins and ends. On an interrupt, stop all work."""
-        ...
+Event = Started | Ended | Lost
+Tell = Callable[[Event], None]
 
 
 class InProcess:
@@ -79,14 +67,143 @@ class InProcess:
 
     workers = 1
 
-    def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
+    def run(self, tasks: Sequence[RunTask], do: Do, tell: Tell) -> None:
         """Execute all runs in order."""
         for task in tasks:
             tell(Started(task))
             tell(Ended(task, do(task)))
 
 
-_SECONDS_BETWEEN_LOOKS = 5.0
+# Not forked: a copy of a process with threads (torch's) can hang.
+_PROCESSES = multiprocessing.get_context("spawn")
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process, our end of the pipe to it, and the LM that it has loaded."""
+
+    process: BaseProcess
+    pipe: Connection
+    lm: LMKey | None = None
+
+
+class Pool:
+    """Executes runs in several processes at once, keeping runs of one LM in the same process as far as possible."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(self, tasks: Sequence[RunTask], do: Do, tell: Tell) -> None:
+        """Execute all runs; a run whose worker dies three times is given up."""
+        waiting = deque(tasks)
+        losses: Counter[str] = Counter()
+        idle: list[_Worker] = []
+        busy: dict[_Worker, RunTask] = {}
+        started: list[_Worker] = []
+        try:
+            while waiting or busy:
+                while waiting and len(busy) < self.workers:
+                    worker = idle.pop() if idle else _start(do, started)
+                    task = busy[worker] = _next_for(worker, waiting, busy)
+                    worker.lm = task.lm
+                    with contextlib.suppress(ConnectionError):  # it has just died, as we will see below
+                        worker.pipe.send(task)
+                    tell(Started(task))
+                ready = wait([worker.pipe for worker in busy])  # a pipe also ends when its worker dies
+                for worker in [worker for worker in busy if worker.pipe in ready]:
+                    task = busy.pop(worker)
+                    try:
+                        outcome = worker.pipe.recv()
+                    except (EOFError, ConnectionError):
+                        losses[task.spec.id] += 1
+                        reason = f"its worker died ({_end_of(worker)})"
+                        if losses[task.spec.id] < TRIES:
+                            waiting.appendleft(task)
+                            tell(Lost(task, reason))
+                            continue
+                        outcome = FailedRun.of(task.spec, f"{reason} {TRIES} times; is there enough memory?")
+                    else:
+                        idle.append(worker)
+                    tell(Ended(task, outcome))
+        finally:
+            for worker in started:  # at once; the runs they were working on can be continued
+                if worker.process.pid is not None:
+                    worker.process.kill()
+                    worker.process.join()
+                worker.pipe.close()
+
+
+def _start(do: Do, started: list[_Worker]) -> _Worker:
+    """Start a worker that executes runs with `do`; it is among those started even if an interrupt comes meanwhile."""
+    ours, theirs = _PROCESSES.Pipe()
+    worker = _Worker(_PROCESSES.Process(target=_serve, args=(theirs, do), daemon=True), ours)
+    started.append(worker)
+    try:
+        with _interrupts_held_back():
+            worker.process.start()
+    finally:
+        theirs.close()  # otherwise the pipe would not end when the worker dies
+    return worker
+
+
+def _next_for(worker: _Worker, waiting: "deque[RunTask]", busy: dict[_Worker, RunTask]) -> RunTask:
+    """Take the next run of the worker's LM; otherwise of an LM that no other worker has, or with the most runs left."""
+    left = Counter(task.lm for task in waiting)
+    others = {task.lm for task in busy.values()}
+    fewest_loads = max(left, key=lambda lm: (lm not in others, left[lm]))
+    chosen = worker.lm if worker.lm in left else fewest_loads
+    task = next(task for task in waiting if task.lm == chosen)
+    waiting.remove(task)
+    return task
+
+
+def _end_of(worker: _Worker) -> str:
+    """Say how a worker that has closed its pipe ended."""
+    worker.process.join()
+    code = worker.process.exitcode
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Generator[None]:
+    """Hold interrupts back until the block ends; a process started in it begins with SIGINT blocked.
+
+    Otherwise, a worker that is half started when we stop would complain about its broken pipe.
+    """
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread() or os.name != "posix":
+        yield  # only the main thread is interrupted
+        return
+    resource_tracker.ensure_running()  # otherwise starting the first worker starts it, which lifts the block
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # Another thread can still receive the signal, and Python then runs the handler in this one.
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # first, while an interrupt is only recorded
+        signal.signal(signal.SIGINT, handler)
+    for number in came:
+        signal.raise_signal(number)
+
+
+def _serve(tasks: Connection, do: Do) -> None:
+    """Execute runs as a worker until the sweep is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # first, so that a pending signal is dropped
+    if os.name == "posix":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_die_with_the_sweep, daemon=True).start()
+    with contextlib.suppress(EOFError, ConnectionError):  # the sweep is gone
+        while True:
+            tasks.send(do(tasks.recv()))
+
+
+def _die_with_the_sweep() -> None:
+    sweep = multiprocessing.parent_process()
+    if sweep is not None:
+        sweep.join()
+        os._exit(1)
 
 
 def is_installed() -> bool:
@@ -98,8 +215,6 @@ class RayCluster:
     """Executes runs on the machines of a cluster; each run reserves some CPUs and GPUs."""
 
     def __init__(self, address: str | None, cpus_per_run: float, gpus_per_run: float) -> None:
-        if not is_installed():
-            raise BadOption("engine ray: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
         self._address, self._cpus, self._gpus = address, cpus_per_run, gpus_per_run
         self._ray = connect_to_ray(address)
 
@@ -110,7 +225,7 @@ class RayCluster:
         by_cpus = int(there.get("CPU", 0) / self._cpus)
         return max(1, min(by_cpus, int(there.get("GPU", 0) / self._gpus)) if self._gpus else by_cpus)
 
-    def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
+    def run(self, tasks: Sequence[RunTask], do: Do, tell: Tell) -> None:
         """Execute all runs in order, as many at once as there is room for."""
         if not self._ray.is_initialized():  # shut down after earlier runs
             self._ray = connect_to_ray(self._address)
@@ -124,22 +239,19 @@ class RayCluster:
                     task = waiting.pop()
                     running[remote.remote(task)] = task
                     tell(Started(task))
-                ready, _ = ray.wait(list(running), timeout=_SECONDS_BETWEEN_LOOKS)
+                ready, _ = ray.wait(list(running), timeout=5.0)  # in which the cluster may have grown
                 for answer in ready:
                     task = running.pop(answer)
-                    tell(Ended(task, _outcome(ray, answer, task)))
+                    try:
+                        outcome = ray.get(answer)
+                    except ray.exceptions.RayError as error:
+                        reason = str(error).strip().splitlines()[0]
+                        outcome = FailedRun.of(task.spec, f"Ray gave up after {TRIES} tries: {reason}")
+                    tell(Ended(task, outcome))
         finally:
             for answer in running:
                 ray.cancel(answer, force=True)
             ray.shutdown()
-
-
-def _outcome(ray: Any, answer: Any, task: RunTask) -> RunOutcome:
-    try:
-        return ray.get(answer)
-    except ray.exceptions.RayError as error:
-        reason = str(error).strip().splitlines()[0]
-        return RunFailed(task.spec.id, f"Ray gave up after {TRIES} tries: {reason}")
 
 
 def connect_to_ray(address: str | None) -> Any:
@@ -157,169 +269,74 @@ def connect_to_ray(address: str | None) -> Any:
     return ray
 
 
-# Not forked: a copy of a process with threads (torch's) can hang.
-_PROCESSES = multiprocessing.get_context("spawn")
+Engine = InProcess | Pool | RayCluster
 
 
-class Pool:
-    """Executes runs in several processes at once, keeping runs of one LM in the same process as far as possible."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-
-    def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Execute all runs; a run whose worker dies three times is given up."""
-        waiting = deque(tasks)
-        losses: Counter[str] = Counter()
-        idle: list[_Worker] = []
-        busy: dict[_Worker, RunTask] = {}
-        try:
-            while waiting or busy:
-                idle = [worker for worker in idle if worker.is_alive]  # one can be killed while it is idle
-                while waiting and len(busy) < self.workers:
-                    worker = idle.pop() if idle else _Worker(do)
-                    task = _next_for(worker, waiting, busy)
-                    busy[worker] = task
-                    worker.give(task)
-                    tell(Started(task))
-                wait([sign for worker in busy for sign in worker.signs])
-                for worker in [worker for worker in busy if worker.is_ready]:
-                    task, outcome = busy.pop(worker), worker.take()
-                    if outcome is not None:
-                        idle.append(worker)
-                        tell(Ended(task, outcome))
-                        continue
-                    losses[task.spec.id] += 1
-                    reason = f"its worker died ({worker.end})"
-                    if losses[task.spec.id] < TRIES:
-                        waiting.appendleft(task)
-                        tell(Lost(task, reason))
-                    else:
-                        message = f"{reason} {TRIES} times; is there enough memory?"
-                        tell(Ended(task, RunFailed(task.spec.id, message)))
-        finally:
-            for worker in (*idle, *busy):
-                worker.stop()
+def check_engine(sweep: SweepSpec, file: Path) -> None:
+    """Refuse an unsuitable engine before any work begins; nothing is started."""
+    if sweep.engine == "ray" and not is_installed():
+        raise BadFile(file, "engine: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
+    if sweep.engine != "pool" and sweep.workers is not None:
+        raise BadFile(file, f"workers: only the engine pool has workers; the engine is {sweep.engine}")
+    if sweep.engine != "ray":
+        for key in ("address", "cpus_per_run", "gpus_per_run"):
+            if getattr(sweep, key) is not None:
+                raise BadFile(file, f"{key}: only the engine ray uses it; the engine is {sweep.engine}")
 
 
-class _Worker:
-    """A process, and the LM that it has loaded."""
-
-    def __init__(self, do: Do) -> None:
-        self._ours, theirs = _PROCESSES.Pipe()
-        self._process = _PROCESSES.Process(target=_serve, args=(theirs, do), daemon=True)
-        self.lm: LMKey | None = None
-        try:
-            with _interrupts_held_back():
-                self._process.start()
-        except BaseException:  # an interrupt that was held back: nothing else knows of this process yet
-            self.stop()
-            raise
-        finally:
-            theirs.close()  # otherwise we would not see it close when the worker dies
-
-    @property
-    def signs(self) -> "list[Connection | int]":
-        """What to wait on: an answer, or the end of the process."""
-        return [self._ours, self._process.sentinel]
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process is running."""
-        return self._process.is_alive()
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the worker has answered or died."""
-        return self._ours.poll() or not self.is_alive
-
-    @property
-    def end(self) -> str:
-        """How the process ended."""
-        code = self._process.exitcode
-        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-
-    def give(self, task: RunTask) -> None:
-        """Give the worker a run to execute."""
-        self.lm = task.lm
-        with contextlib.suppress(ConnectionError):  # it has just died, as `take` will notice
-            self._ours.send(task)
-
-    def take(self) -> RunOutcome | None:
-        """Return the outcome of the run; None if the worker died."""
-        with contextlib.suppress(EOFError, ConnectionError):  # how the pipe of a dead worker ends
-            if self._ours.poll():  # it may have answered before it died
-                return self._ours.recv()
-        self._process.join()
-        return None
-
-    def stop(self) -> None:
-        """Terminate the process at once; the run it was working on can be continued."""
-        if self._process.pid is not None:
-            self._process.kill()
-            self._process.join()
-        self._ours.close()
+def choose_engine(sweep: SweepSpec) -> Engine:
+    """Return the engine, ready to run."""
+    if sweep.engine == "in-process":
+        return InProcess()
+    if sweep.engine == "pool":
+        return Pool(sweep.workers or max(1, available_threads() // sweep.threads))
+    gpus = sweep.gpus_per_run if sweep.gpus_per_run is not None else float(sweep.device == "cuda")
+    return RayCluster(sweep.address, sweep.cpus_per_run or float(sweep.threads), gpus)
 
 
-def _next_for(worker: _Worker, waiting: "deque[RunTask]", busy: dict[_Worker, RunTask]) -> RunTask:
-    """Take the next run of the worker's LM; otherwise of an LM that no other worker has, or with the most runs left."""
-    left = Counter(task.lm for task in waiting)
-    others = {task.lm for task in busy.values()}
-    fewest_loads = max(left, key=lambda lm: (lm not in others, left[lm]))
-    chosen = worker.lm if worker.lm in left else fewest_loads
-    task = next(task for task in waiting if task.lm == chosen)
-    waiting.remove(task)
-    return task
+def run_plan(plan: Plan, engine: Engine, store: Store, tell: Tell) -> list[FailedRun]:
+    """Execute all runs that are not yet done; return those that failed, which are also recorded in the store.
 
-
-@contextlib.contextmanager
-def _interrupts_held_back() -> Generator[None]:
-    """Hold interrupts back until the block ends; a process started in it begins with SIGINT blocked.
-
-    Otherwise, a worker that is half started when we stop would complain about its broken pipe.
+    Runs that another sweep has under way are left to it, and executed here only if it ends without completing them.
     """
-    came: list[int] = []
-    handlers: dict[int, Any] = {}
-    blocked = None
-    if os.name == "posix":
-        resource_tracker.ensure_running()  # otherwise starting the first worker starts it, which lifts the block
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        # Only this thread is blocked: another can receive the signal, and Python then runs the handler in the main
-        # thread, the only one that can change handlers.
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if callable(signal.getsignal(number)):
-                    handlers[number] = signal.signal(number, lambda number, _frame: came.append(number))
-        yield
-    finally:
-        if blocked is not None:  # first, while an interrupt is only recorded
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for number in came:
-        signal.raise_signal(number)
+    failed: list[FailedRun] = []
+    elsewhere: list[RunTask] = []
+    store = store.make()
+    store.clean(but=frozenset(task.spec.id for task in plan.to_do))
+
+    def keep(event: Event) -> None:
+        if isinstance(event, Ended):
+            task, outcome = event.task, event.outcome
+            if isinstance(outcome, FailedRun) and (there := done_before(task)) is not None:
+                event = Ended(task, there)
+            elif isinstance(outcome, RunElsewhere):
+                elsewhere.append(task)
+            elif isinstance(outcome, FailedRun):
+                failed.append(outcome)
+                store.note_failure(outcome)
+            elif outcome.files is not None:
+                store.put(outcome.id, outcome.files)
+        tell(event)
+
+    seen_from_anywhere = Store(store.folder.resolve(), store.id)
+    to_do = [replace(task, store=seen_from_anywhere) for task in plan.to_do]
+    while to_do:
+        engine.run(to_do, do_run, keep)
+        to_do = _left_over(elsewhere, store, tell)
+        elsewhere.clear()
+    store.clean()
+    return failed
 
 
-def _serve(tasks: Connection, do: Do) -> None:
-    """Execute runs as a worker until the sweep is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # first, so that a pending signal is dropped
-    if os.name == "posix":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_die_with_the_sweep, daemon=True).start()
-    while True:
-        try:
-            task = tasks.recv()
-        except (EOFError, ConnectionError):  # the sweep is gone
-            return
-        outcome = do(task)
-        with contextlib.suppress(ConnectionError):
-            tasks.send(outcome)
-
-
-def _die_with_the_sweep() -> None:
-    sweep = multiprocessing.parent_process()
-    if sweep is not None:
-        sweep.join()
-        os._exit(1)
+def _left_over(tasks: Iterable[RunTask], store: Store, tell: Tell) -> list[RunTask]:
+    """Wait for other sweeps to finish with these runs; return those that they have not completed."""
+    left: list[RunTask] = []
+    for task in tasks:
+        while store.is_under_way(task.spec.id):
+            time.sleep(0.5)
+        there = done_before(task)
+        if there is None:
+            left.append(task)
+        else:
+            tell(Ended(task, there))
+    return left

@@ -1,6 +1,5 @@
 """The folder of a run: writing it, and reading one run, a folder of runs, or a store."""
 
-import errno
 import json
 import os
 from collections import defaultdict
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 
 from askwell.calls import checked
 from askwell.data.facts import SplitName
-from askwell.errors import BadFile, BadOption, CannotWrite
+from askwell.errors import BadFile, BadOption
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
@@ -164,15 +163,15 @@ class Runs(ShowsItself, list[Run], AsFrame):
 
     def records(self) -> Records:
         """Return a row for each run: what was run, and its scores."""
-        from askwell.runs.query import query_runs
+        from askwell.runs.query import row_of
 
-        return query_runs(self).as_json()
+        return [row_of(run) for run in self]
 
     def summary(self) -> Document:
         """Summarise the scores of each run."""
-        from askwell.runs.query import SHOWN, query_runs
+        from askwell.runs.query import SHOWN
 
-        rows = query_runs(self).as_json()
+        rows = self.records()
         shown = (*SHOWN, "control") if any(row["control"] for row in rows) else SHOWN
         texts = [tuple(_cell(name, row[name]) for name in shown) for row in rows]
         numbers = tuple(name for name in shown if name in METRICS or name in ("seed", "facts"))
@@ -199,11 +198,11 @@ def load_runs(path: Path | str) -> Runs:
             "there is no run here; name a folder that `askwell train` or `askwell baseline` wrote, a folder of such "
             "folders, or a sweep's store",
         )
-    return Runs(sorted(map(read_run, folders), key=_place))
+    return Runs(sorted(map(read_run, folders), key=place_of))
 
 
-def _place(run: Run) -> tuple[Any, ...]:
-    """Return the key by which runs are sorted, in the same order as `query_runs`."""
+def place_of(run: Run) -> tuple[Any, ...]:
+    """Return the key by which runs are sorted."""
     spec = run.record.spec
     return spec.lm, spec.relation, spec.prompts, spec.setting, spec.control or "", spec.seed, run.record.id
 
@@ -245,20 +244,12 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     if resume and overwrite:
         raise BadOption("`resume` and `overwrite` cannot be combined", resume="--resume", overwrite="--overwrite")
     is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()
-    if not resume and not overwrite:
-        if is_unfinished:
-            raise BadOption(
-                f"`folder` {folder} holds an unfinished run: continue it with `resume`, or start over with `overwrite`",
-                folder="--out",
-                resume="--resume",
-                overwrite="--overwrite",
-            )
-        if is_whole or (folder / CONFIG).exists() or (folder / MIXTURE / CONFIG).exists():
-            raise BadOption(
-                f"`folder` {folder} already holds a run: name another folder, or replace it with `overwrite`",
-                folder="--out",
-                overwrite="--overwrite",
-            )
+    has_mixture = (folder / CONFIG).exists() or (folder / MIXTURE / CONFIG).exists()
+    if (is_whole or is_unfinished or has_mixture) and not resume and not overwrite:
+        holds = "holds an unfinished run: continue it with `resume`, or start over with `overwrite`"
+        if not is_unfinished:
+            holds = "already holds a run: name another folder, or replace it with `overwrite`"
+        raise BadOption(f"`folder` {folder} {holds}", folder="--out", resume="--resume", overwrite="--overwrite")
     if resume and is_whole and not is_unfinished:
         raise BadOption(f"`resume`: the run in {folder} is finished; there is nothing to continue", resume="--resume")
     need_writable_folder(folder, "--out")
@@ -279,16 +270,15 @@ def hold_folder(folder: Path) -> Generator[None]:
 
     handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadOption(
-                f"`folder` {folder} is in use by another run: wait for it to end, or name another folder",
-                folder="--out",
-            ) from None
-        except OSError as error:  # some network file systems cannot lock folders; there, runs proceed without a lock
-            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
-                raise CannotWrite(f"{folder} cannot be locked: {error.strerror}") from error
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise BadOption(
+            f"`folder` {folder} is in use by another run: wait for it to end, or name another folder", folder="--out"
+        ) from None
+    except OSError:  # some network file systems cannot lock folders; there, runs proceed without a lock
+        pass
+    try:
         yield
     finally:
         os.close(handle)

@@ -1,15 +1,25 @@
-"""From a sweep to its runs: which are done, which are left, and about how long the rest will take."""
+"""From a sweep's file to its runs: which are done, which are left, and about how long the rest will take."""
 
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from askwell.answers.candidates import Candidates, load_candidates
-from askwell.answers.kind import needs_any_length
+from askwell.answers.encode import needs_any_length
 from askwell.answers.listed import MOST_XS_OF_PRIOR
-from askwell.errors import BadFile, NothingLeft
+from askwell.data.facts import Relation
+from askwell.data.names import data_folder, find, load_prompts, load_relation, relations_of
+from askwell.data.split import sample
+from askwell.data.templates import Template
+from askwell.data.testbed import PREFIXES
+from askwell.errors import AskwellError, BadFile, NoPrompts, NothingLeft, did_you_mean
+from askwell.files import read_text
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import limited_threads
@@ -17,57 +27,108 @@ from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import usable_prompts
 from askwell.prompts.weights import WEIGHTINGS
 from askwell.runs.build_spec import build_run_spec
-from askwell.runs.grid import GridCell, cells_of, naming
-from askwell.runs.store import Store
-from askwell.runs.worker import LMKey, RunFailed, RunTask
+from askwell.runs.store import FailedRun, Store
+from askwell.runs.worker import LMKey, RunTask
 from askwell.specs.mixture_spec import MixtureSpec
-from askwell.specs.run_spec import RunSpec
-from askwell.specs.sweep_spec import LMChoice, SweepSpec
-from askwell.training.objective import Objective
+from askwell.specs.run_spec import LMChoice, RunSpec, Setting, SweepSpec
+from askwell.training.loop import Objective
 from askwell.training.schedule import schedule_of, scored_dev_facts
 
-BACKWARD = 3.0
-"""Training on a pair costs about as much as asking this many."""
-_PAIRS = 32
+
+def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
+    """Read the sweep that a TOML file describes; keys in `instead` override the file's."""
+    try:
+        table = tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise BadFile(path, f"is not TOML: {error}") from None
+    try:
+        return SweepSpec.model_validate({**table, **(instead or {})})
+    except ValidationError as error:
+        raise BadFile(path, "; ".join(_in_words(problem) for problem in error.errors())) from None
 
 
-def work_of(task: RunTask, prompts: int) -> float:
-    """Return the work of a run with this many usable prompts, in units of asking one pair."""
-    spec, relation = task.spec, task.relation
-    prompts *= spec.mixture.copies
-    prior = min(MOST_XS_OF_PRIOR, len({fact.x for fact in relation.train}))
-    work = float(prompts * (len(relation.dev) + len(relation.test) + prior))
-    if spec.training is not None and relation.train:
-        train = len(relation.train)
-        dev = scored_dev_facts(spec.training, facts=train, dev_facts=len(relation.dev), prompts=prompts)
-        plan = schedule_of(spec.training, facts=train, dev_facts=dev, prompts=prompts, seed=spec.seed)
-        scores = 1 + sum(plan.scores_dev(stretch) for stretch in range(1, len(plan.ends) + 1))
-        asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
-        trained = prompts * train if asked_once else BACKWARD * plan.pairs
-        nearest_words = prompts * len(relation.test)
-        work += trained + scores * prompts * dev + nearest_words
-    return 2 * work if WEIGHTINGS[spec.mixture.weighting].reads_x else work  # p(x | t) is read, too
+def _in_words(problem: Any) -> str:
+    """Describe one problem, with the key as it is written in the file."""
+    parts = [str(part) for part in problem["loc"]]
+    if parts[:1] == ["settings"] and parts[2:3] in (["mixture"], ["training"]):
+        # Settings are flat in the file; which of the two specs a key belongs to does not matter to the reader.
+        del parts[2]
+    key = ".".join(parts)
+    if problem["type"] == "extra_forbidden":
+        table: type[BaseModel] = {"lms": LMChoice, "settings": Setting}.get(parts[0], SweepSpec)
+        above = ".".join(parts[:-1])
+        meant = did_you_mean(parts[-1], tuple(table.model_fields))
+        return f"{above + ': ' if above else ''}there is no key {parts[-1]!r}{meant}"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message
 
 
-def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
-    """Measure the seconds that asking one pair takes, by training on a few; None if no fact can be trained on."""
-    facts, _ = mixture.encode(task.relation.train[:_PAIRS])
-    if not len(facts):
-        return None
-    with limited_threads(task.spec.threads):
-        return Objective(mixture.answering(kind=facts.kind), facts, "gradient").seconds_of_pair(_PAIRS) / BACKWARD
+@contextmanager
+def _naming(file: Path, key: str) -> Generator[None]:
+    """Make errors raised in the block name the sweep's file and the key that caused them."""
+    try:
+        yield
+    except AskwellError as error:
+        raise BadFile(file, f"{key}: {error}") from error
 
 
-def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | None:
-    """Estimate the seconds that asking one pair takes, from finished runs and their work; None if there are none."""
-    took = [(store.read(spec.id).record.environment.seconds, work) for spec, work in done]
-    seconds = sum(of_run for of_run, _ in took if of_run is not None)
-    work = sum(work for of_run, work in took if of_run is not None)
-    return seconds / work if work else None
+@dataclass(frozen=True)
+class GridCell:
+    """A relation, and one named set of prompts for it."""
+
+    relation: Relation
+    prompts: str
+    templates: tuple[Template, ...]
 
 
-_TELLING = 0.1
-"""Finished runs predict how long the others will take if they make up more than this fraction of the work."""
+def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[GridCell], list[str]]:
+    """Return the cells of a sweep, and the pairs that do not exist, each with the reason."""
+    data = data_folder(data or (Path(sweep.data) if sweep.data else None))
+    relations = _relations(sweep, file, data)
+    try:
+        sweep.check_size(len(relations))
+    except ValueError as error:
+        raise BadFile(file, str(error)) from None
+    cells: list[GridCell] = []
+    without: list[str] = []
+    for name, sources in sweep.prompts.items():
+        found = len(cells)
+        for relation in relations:
+            with _naming(file, f"prompts.{name}"):
+                try:
+                    cells.append(GridCell(relation, name, tuple(load_prompts(sources, relation=relation, data=data))))
+                except NoPrompts as missing:
+                    without.append(f"{relation.name} has no {name} prompts: {missing}")
+        if found == len(cells):
+            raise BadFile(file, f"prompts.{name}: there are none for any relation of the sweep ({without[-1]})")
+    for relation in relations:
+        if all(cell.relation is not relation for cell in cells):
+            raise BadFile(file, f"facts: {relation.name} has no prompts under any name")
+    return cells, without
+
+
+def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation]:
+    relations: dict[str, Relation] = {}
+    for source in sweep.facts:
+        with _naming(file, "facts"):
+            names = relations_of(f"{source}:" if f"{source}:" in PREFIXES else source, data)
+            read = [_sampled(name, sweep, data) for name in names]
+        for relation in read:
+            same = relations.setdefault(relation.name, relation)
+            if same.digest != relation.digest:
+                raise BadFile(file, f"facts: two different relations are called {relation.name}; rename one")
+    return list(relations.values())
+
+
+def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
+    # The testbed and folders have their own splits.
+    is_split = name.startswith(PREFIXES) or find(name, "facts", data).is_dir()
+    own: dict[str, str | None] = {"split": sweep.split_by, "ratio": sweep.split_ratio, "x": sweep.x, "y": sweep.y}
+    relation = load_relation(name, data=data, seed=sweep.facts_seed, **({} if is_split else own))
+    sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}
+    return sample(relation, **sizes, seed=sweep.facts_seed)
 
 
 @dataclass(frozen=True)
@@ -94,7 +155,7 @@ class Plan:
         longest = max(self.seconds.values(), default=0.0)
         return max(longest, sum(self.seconds.values()) / workers)
 
-    def as_json(self, workers: int, failed: Sequence[RunFailed] = ()) -> dict[str, Any]:
+    def as_json(self, workers: int, failed: Sequence[FailedRun] = ()) -> dict[str, Any]:
         """Return the plan with its estimates for this many workers, and which runs failed, as plain JSON."""
         why = {failure.id: failure.message for failure in failed}
         shown = ("id", "lm", "relation", "prompts", "setting", "seed", "control")
@@ -115,7 +176,7 @@ def plan_sweep(
 ) -> Plan:
     """Plan a sweep; whatever is wrong with it is reported before any run begins."""
     cells, without = cells_of(sweep, file, data)
-    with naming(file, "candidates"):
+    with _naming(file, "candidates"):
         candidates = None if sweep.candidates is None else load_candidates(sweep.candidates)
     tell = note or (lambda _text: None)
     runs: dict[str, RunTask] = {}
@@ -124,7 +185,7 @@ def plan_sweep(
     names: dict[str, str] = {}
     for choice in sweep.lms:
         tell(f"loading {choice.source}")
-        with naming(file, "lms"):  # on the CPU, since the device of the runs may be that of another machine
+        with _naming(file, "lms"):  # on the CPU, since the device of the runs may be that of another machine
             lm = load_lm(
                 choice.source, revision=choice.revision, tokenizer=choice.tokenizer, device="cpu", dtype=sweep.dtype
             )
@@ -134,28 +195,25 @@ def plan_sweep(
         if not usable:
             raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
         without += reasons
-        mixtures = _mixtures(sweep, file, lm, [cell for cell, _ in usable])
-        of_lm = [
-            (task, count)
-            for cell, count in usable
-            for task in _runs_of(sweep, cell, choice, lm, mixtures, candidates, store)
-        ]
-        of_lm.sort(key=lambda known: _asked_lm(known[0]))
-        new = {task.spec.id: (task, count) for task, count in of_lm if task.spec.id not in runs}
-        runs |= {run: task for run, (task, _) in new.items()}
-        seconds |= _seconds(lm, list(new.values()), done, store)
+        mixtures = _mixtures(sweep, file, lm, usable)
+        tasks = [task for cell in usable for task in _runs_of(sweep, cell, choice, lm, mixtures, candidates, store)]
+        # By the LM that is asked, the original first: each control LM is made once.
+        tasks.sort(key=lambda task: (task.spec.control or "", task.spec.seed if task.spec.control else 0))
+        new = {task.spec.id: task for task in tasks if task.spec.id not in runs}
+        runs |= new
+        seconds |= _seconds(lm, [task for run, task in new.items() if run not in done])
         del lm  # before the next is loaded: two may not fit
     return Plan(tuple(runs.values()), frozenset(done & runs.keys()), seconds, tuple(without))
 
 
-def _usable(lm: FrozenLM, cells: list[GridCell]) -> tuple[list[tuple[GridCell, int]], list[str]]:
-    """Return the cells whose prompts the LM can use, with the number of usable prompts, and why others are unusable."""
-    usable: list[tuple[GridCell, int]] = []
+def _usable(lm: FrozenLM, cells: list[GridCell]) -> tuple[list[GridCell], list[str]]:
+    """Return the cells whose prompts the LM can use, and why it cannot use the others."""
+    usable: list[GridCell] = []
     reasons: list[str] = []
     for cell in cells:
         try:
-            prompts, _ = usable_prompts(lm, cell.templates)
-            usable.append((cell, len(prompts)))
+            usable_prompts(lm, cell.templates)
+            usable.append(cell)
         except NothingLeft as nothing:
             what = f"the {cell.prompts} prompts of {cell.relation.name}"
             reasons.append(f"{lm.identity.name} cannot use {what}: {nothing}")
@@ -174,15 +232,10 @@ def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell])
         if len(lm.beginnings) == 1:
             chosen["begin"] = "auto"
         elif own.begin != "auto":
-            with naming(file, f"settings.{name}"):
+            with _naming(file, f"settings.{name}"):
                 lm.beginning(own.begin)
         mixtures[name] = own.model_copy(update=chosen)
     return mixtures
-
-
-def _asked_lm(task: RunTask) -> tuple[str, int]:
-    """Return the key that sorts an LM's runs by the LM that is asked, the original first: each control is made once."""
-    return ("", 0) if task.spec.control is None else (task.spec.control, task.spec.seed)
 
 
 def _runs_of(
@@ -197,7 +250,6 @@ def _runs_of(
     tasks = []
     tokenizer = None if choice.tokenizer is None else _wherever(choice.tokenizer)
     key = LMKey(_wherever(choice.source), choice.revision, tokenizer, sweep.device, sweep.dtype, sweep.compiled)
-    seen_from_anywhere = Store(store.folder.resolve(), store.id)
     for name, setting in sweep.settings.items():
         if setting.prompts is not None and cell.prompts not in setting.prompts:
             continue
@@ -218,7 +270,7 @@ def _runs_of(
                 device=sweep.device,
                 dtype=sweep.dtype,
             )
-            tasks.append(RunTask(spec, key, cell.relation, candidates, seen_from_anywhere))
+            tasks.append(RunTask(spec, key, cell.relation, candidates, store))
     return tasks
 
 
@@ -227,35 +279,52 @@ def _wherever(source: str) -> str:
     return str(Path(source).resolve()) if Path(source).exists() else source
 
 
-def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str], store: Store) -> dict[str, float]:
-    """Estimate how many seconds each remaining run of an LM will take, by id."""
-    work = {task.spec.id: work_of(task, prompts) for task, prompts in tasks}
-    to_do = [task for task, _ in tasks if task.spec.id not in done]
-    if not to_do:
-        return {}
-    known = [(task.spec, work[task.spec.id]) for task, _ in tasks if task.spec.id in done]
-    # A few short runs spend most of their time on things other than pairs.
-    is_telling = sum(amount for _, amount in known) > _TELLING * sum(work.values())
-    of_pair = _measured(lm, to_do) if to_do[0].spec.device == "cpu" and not is_telling else None
-    of_pair = of_pair or stored_pairs(store, known)
+BACKWARD = 3.0
+"""Training on a pair costs about as much as asking this many."""
+_PAIRS = 32
+
+
+def seconds_per_pair(lm: FrozenLM, spec: RunSpec, relation: Relation) -> float | None:
+    """Measure the seconds that asking one (fact, prompt) pair of a run takes, by training on a few with sentences as
+    long as the run's; None if no fact can be trained on."""
+    names = ("lead_in", "prefix", "prefix_words", "shots", "shot_separator")
+    begin = next(iter(lm.beginnings)) if spec.mixture.begin == "auto" else spec.mixture.begin
+    like = MixtureSpec(begin=begin, **{name: getattr(spec.mixture, name) for name in names})
+    mixture = Mixture(lm, [prompt.template for prompt in spec.templates], like, relation=relation)
+    facts, _ = mixture.encode(relation.train[:_PAIRS])
+    if not len(facts):
+        return None
+    with limited_threads(spec.threads):
+        return Objective(mixture.answering(kind=facts.kind), facts, "gradient").seconds_of_pair(_PAIRS) / BACKWARD
+
+
+def _work_of(spec: RunSpec, relation: Relation) -> float:
+    """Return the work of a run, in units of asking one pair."""
+    prompts = len(spec.templates) * spec.mixture.copies
+    prior = min(MOST_XS_OF_PRIOR, len({fact.x for fact in relation.train}))
+    work = float(prompts * (len(relation.dev) + len(relation.test) + prior))
+    if spec.training is not None and relation.train:
+        train = len(relation.train)
+        dev = scored_dev_facts(spec.training, facts=train, dev_facts=len(relation.dev), prompts=prompts)
+        schedule = schedule_of(spec.training, facts=train, dev_facts=dev, prompts=prompts, seed=spec.seed)
+        scores = 1 + sum(schedule.scores_dev(stretch) for stretch in range(1, len(schedule.ends) + 1))
+        asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
+        trained = prompts * train if asked_once else BACKWARD * schedule.pairs
+        nearest_words = prompts * len(relation.test)
+        work += trained + scores * prompts * dev + nearest_words
+    return 2 * work if WEIGHTINGS[spec.mixture.weighting].reads_x else work  # p(x | t) is read, too
+
+
+def _seconds(lm: FrozenLM, tasks: list[RunTask]) -> dict[str, float]:
+    """Estimate how many seconds each run of an LM will take, by id; empty if they are not run on a CPU like ours."""
+    measured = (seconds_per_pair(lm, task.spec, task.relation) for task in tasks if task.spec.device == "cpu")
+    of_pair = next((seconds for seconds in measured if seconds is not None), None)
     if of_pair is None:
         return {}
-    budgets = {task.spec.id: task.spec.training.minutes for task in to_do if task.spec.training is not None}
+    budgets = {task.spec.id: task.spec.training.minutes for task in tasks if task.spec.training is not None}
     return {
-        task.spec.id: 60 * minutes if (minutes := budgets.get(task.spec.id)) else of_pair * work[task.spec.id]
-        for task in to_do
+        task.spec.id: 60 * minutes
+        if (minutes := budgets.get(task.spec.id))
+        else of_pair * _work_of(task.spec, task.relation)
+        for task in tasks
     }
-
-
-def _measured(lm: FrozenLM, tasks: list[RunTask]) -> float | None:
-    mixtures = ((_like(lm, task), task) for task in tasks)
-    return next((found for mixture, task in mixtures if (found := measured_pair(mixture, task)) is not None), None)
-
-
-def _like(lm: FrozenLM, task: RunTask) -> Mixture:
-    """Build a mixture whose sentences are as long as those of a run."""
-    names = ("lead_in", "prefix", "prefix_words", "shots", "shot_separator")
-    own = task.spec.mixture
-    begin = next(iter(lm.beginnings)) if own.begin == "auto" else own.begin
-    spec = MixtureSpec(begin=begin, **{name: getattr(own, name) for name in names})
-    return Mixture(lm, [prompt.template for prompt in task.spec.templates], spec, relation=task.relation)

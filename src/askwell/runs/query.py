@@ -1,15 +1,19 @@
-"""Filters and sorts runs with DuckDB, over a table with one row per run."""
+"""Filters and sorts runs with DuckDB, over a table with one row per run; compares the runs at two paths."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile, BadOption, did_you_mean
+from askwell.evaluation.comparison import Comparison, Outcomes, Unit, compare
 from askwell.evaluation.metrics import METRICS
-from askwell.runs.folder import Run, load_runs
+from askwell.evaluation.outcomes import read_outcomes
+from askwell.files import to_json
+from askwell.runs.folder import Run, Runs, is_run, load_runs, outcomes_of, place_of
+from askwell.runs.record import TEST_OUTCOMES
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
@@ -47,68 +51,66 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "seconds": ("DOUBLE", attrgetter("record.environment.seconds")),
     "askwell": ("VARCHAR", attrgetter("record.environment.askwell")),
 }
+COLUMNS = tuple(_COLUMNS)
 SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
 """The columns that fit on a screen."""
-_ORDER = ("lm", "relation", "prompts", "setting", "control NULLS FIRST", "seed", "id")
 _BEST_FIRST = {*(metric.key for metric in METRICS.values() if metric.higher_is_better), "dev_P@1"}
 # Names with an @ need not be quoted as SQL requires; the longest come first, so that P@10 is not read as P@1.
 _WITH_AT = sorted((name for name in _COLUMNS if "@" in name), key=len, reverse=True)
 _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
 
 
-@dataclass(frozen=True)
-class RunTable:
-    """Some runs, one row each."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    runs: tuple[Run, ...]
-    """In the order of the rows."""
-
-    def as_json(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each run."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+def row_of(run: Run) -> dict[str, Any]:
+    """Return what can be asked about a run, and shown in a table, by column."""
+    return {name: value(run) for name, (_, value) in _COLUMNS.items()}
 
 
-def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | None = None) -> RunTable:
+def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | None = None) -> Runs:
     """Select the runs for which the SQL condition `where` holds, sorted by a column (scores best first)."""
-    import duckdb
-
-    columns = tuple(_COLUMNS)
     if sort is not None and sort in METRICS:
         sort = METRICS[sort].key
-    if sort is not None and sort not in columns:
-        raise BadOption(f"`sort` {sort}: there is no such column{did_you_mean(sort, columns)}", sort="--sort")
-    values = [(number, *(value(run) for _, value in _COLUMNS.values())) for number, run in enumerate(runs)]
+    if sort is not None and sort not in _COLUMNS:
+        raise BadOption(f"`sort` {sort}: there is no such column{did_you_mean(sort, COLUMNS)}", sort="--sort")
+    chosen = sorted(_where(runs, where) if where else runs, key=place_of)
+    if sort is not None:
+        values = {id(run): _COLUMNS[sort][1](run) for run in chosen}
+        known = [run for run in chosen if values[id(run)] is not None]
+        known.sort(key=lambda run: values[id(run)], reverse=sort in _BEST_FIRST)
+        chosen = known + [run for run in chosen if values[id(run)] is None]
+    return Runs(chosen)
+
+
+def _where(runs: Sequence[Run], condition: str) -> list[Run]:
+    import duckdb
+
+    rows = [(number, *row_of(run).values()) for number, run in enumerate(runs)]
     with duckdb.connect() as database:
         typed = ", ".join(f'"{name}" {kind}' for name, (kind, _) in _COLUMNS.items())
         database.execute(f"CREATE TABLE runs (number BIGINT, {typed})")
-        if values:
-            database.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(values[0]))})", values)
+        if rows:
+            database.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(rows[0]))})", rows)
         database.execute("SET enable_external_access = false")  # a condition may read runs, but no files
-        direction = "DESC" if sort in _BEST_FIRST else "ASC"
-        order = ", ".join([*([f'"{sort}" {direction} NULLS LAST'] if sort else []), *_ORDER])
-        condition = "WHERE (" + _BARE_SCORE.sub(r'"\1"', where) + ")" if where else ""
+        quoted = _BARE_SCORE.sub(r'"\1"', condition)
         try:
-            rows = database.execute(f"SELECT * FROM runs {condition} ORDER BY {order}").fetchall()
+            found = database.execute(f"SELECT number FROM runs WHERE ({quoted})").fetchall()
         except duckdb.Error as error:
             problem = str(error).splitlines()[0]
             raise BadOption(
-                f"`where` {where}: {problem}. The columns are {', '.join(columns)}", where="--where"
+                f"`where` {condition}: {problem}. The columns are {', '.join(COLUMNS)}", where="--where"
             ) from None
-    return RunTable(columns, tuple(row[1:] for row in rows), tuple(runs[row[0]] for row in rows))
+    return [runs[number] for (number,) in found]
 
 
-def select_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> list[Run]:
+def select_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> Runs:
     """Select the runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one.
 
     They are sorted by LM, relation, prompts, setting and seed.
     """
-    chosen = query_runs(load_runs(path), where=where).runs
+    chosen = query_runs(load_runs(path), where=where)
     if not chosen:
         option = f"--{argument.replace('_', '-')}"
         raise BadOption(f"`{argument}` {where}: matches no run in {path}", **{argument: option})
-    return list(chosen)
+    return chosen
 
 
 def choose_run(path: Path | str, where: str | None = None) -> Run:
@@ -125,5 +127,69 @@ def choose_run(path: Path | str, where: str | None = None) -> Run:
         raise BadOption(
             f"{path} holds runs of several relations or LMs: choose one with `where`, such as {known}", where="--where"
         )
-    scored = query_runs(runs, sort="dev_P@1").runs
-    return scored[0]
+    return query_runs(runs, sort="dev_P@1")[0]
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """One side of a comparison."""
+
+    name: str
+    """The path, with the condition that chose among its runs."""
+    outcomes: Outcomes
+    vocabulary: str | None
+    """The answers that its runs rank among, in words; None for a Parquet file of facts, which does not say."""
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """The runs of two paths, A and B, compared on the facts that both answered."""
+
+    a: ComparedRuns
+    b: ComparedRuns
+    found: Comparison
+
+    def as_json(self, changed: int | None = None) -> dict[str, Any]:
+        """Return the comparison as plain JSON, with the first `changed` of the changed facts; None for all of them."""
+        shown = replace(self.found, changed=self.found.changed[:changed])
+        return {
+            "a": self.a.name,
+            "b": self.b.name,
+            "a_vocabulary": self.a.vocabulary,
+            "b_vocabulary": self.b.vocabulary,
+            **to_json(shown),
+            "changed_facts": len(self.found.changed),
+        }
+
+
+def compare_runs(
+    a: Path | str,
+    b: Path | str,
+    *,
+    where_a: str | None = None,
+    where_b: str | None = None,
+    metric: str = "P@1",
+    unit: Unit = "fact",
+    seed: int = 0,
+) -> RunComparison:
+    """Compare the runs at two paths; `where_a` and `where_b` choose among several. See `compare`."""
+    sides = _compared_runs(a, where_a, argument="where_a"), _compared_runs(b, where_b, argument="where_b")
+    found = compare(sides[0].outcomes, sides[1].outcomes, metric=metric, unit=unit, seed=seed)
+    return RunComparison(*sides, found)
+
+
+def _compared_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> ComparedRuns:
+    """Read the test outcomes at a path: of a Parquet file of facts, of one run, or of those selected from several."""
+    name, path = str(path) if where is None else f"{path} ({where})", Path(path)
+    if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` writes it
+        path = path / TEST_OUTCOMES
+    if path.is_file():
+        if where is not None:
+            option = f"--{argument.replace('_', '-')}"
+            raise BadOption(f"`{argument}` chooses among several runs, but {path} is a file", **{argument: option})
+        return ComparedRuns(name, read_outcomes(path), None)
+    runs = select_runs(path, where, argument=argument)
+    if "control" not in (where or ""):  # controls on LMs that know nothing are compared only if they are meant
+        runs = Runs(run for run in runs if run.record.spec.control is None) or runs
+    vocabularies = dict.fromkeys(run.record.test.vocabulary for run in runs)
+    return ComparedRuns(name, outcomes_of(runs), "; ".join(vocabularies))

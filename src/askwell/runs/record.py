@@ -136,21 +136,14 @@ class RunRecord(ShowsItself, _Part):
 
     @model_validator(mode="after")
     def _need_scores(self) -> Self:
-        """Refuse scores without P@1, which tables need."""
-        evaluated = {"untuned": self.untuned, "test": self.test, "dev": self.dev}
-        found: dict[str, Mapping[str, Any]] = {
-            f"{name}.micro": figures.micro for name, figures in evaluated.items() if figures is not None
-        }
-        for name, control in self.controls.items():
-            of_splits = {"test": control.test, "dev": control.dev}
-            found |= {f"controls.{name}.{split}": of for split, of in of_splits.items() if of is not None}
-        for name, scores in found.items():
-            if "P@1" not in scores:
-                raise ValueError(f"{name} has no P@1")
-        for name, parts in self.partitions.items():
-            for part, scores in parts.items():
-                if "P@1" not in scores or scores.get("facts", 0) < 1:
-                    raise ValueError(f"partitions.{name}.{part} has no P@1, or no facts")
+        """Refuse scores without P@1, which tables need, and parts without facts."""
+        parts = [scores for parts in self.partitions.values() for scores in parts.values()]
+        scored: list[Mapping[str, Any]] = [of.micro for of in (self.untuned, self.test, self.dev) if of is not None]
+        scored += [of for one in self.controls.values() for of in (one.test, one.dev) if of is not None]
+        if any("P@1" not in scores for scores in [*scored, *parts]):
+            raise ValueError("some of the scores have no P@1")
+        if any(scores.get("facts", 0) < 1 for scores in parts):
+            raise ValueError("some of the partitions have no facts")
         return self
 
     def as_json(self, folder: Path) -> dict[str, Any]:

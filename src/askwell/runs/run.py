@@ -11,7 +11,7 @@ from typing import Any
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
 from askwell.answers.encode import EncodedRelation
-from askwell.baselines.result import AnyProgress, BaselineLine
+from askwell.baselines.result import AnyProgress
 from askwell.baselines.run_baseline import run_baseline
 from askwell.calls import checked
 from askwell.data.facts import Relation
@@ -33,15 +33,16 @@ from askwell.mixture.mixture import Mixture
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,
+    Environment,
     HistoryRecord,
     LeftOutTemplate,
     PromptRecord,
     RunRecord,
     environment,
 )
-from askwell.specs.baseline_specs import BaselineName
 from askwell.specs.mixture_spec import MixtureSpec, SettledMixtureSpec
 from askwell.specs.run_spec import RunSpec
+from askwell.specs.training_spec import BaselineName
 from askwell.training.checkpoint import remove_checkpoint
 from askwell.training.history import Interrupted
 from askwell.training.loop import train
@@ -110,9 +111,8 @@ def run(
         examination = examine(made.mixture, relation, **shared, controls=controls, seed=spec.seed, progress=asking)
         asking = work.asking("nearest words")
         trust = trust_of(made.mixture, relation, examination, **shared, progress=asking) if controls else None
-    took = environment().model_copy(update={"seconds": round(time.monotonic() - began, 3)})
-    took = took.model_copy(update={"seconds_to_load": seconds_to_load})
-    record = _record(work, made, examination, trust).model_copy(update={"environment": took})
+    took = {"seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
+    record = _record(work, made, examination, trust, environment().model_copy(update=took))
     if spec.training is not None or spec.baseline is not None:
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
@@ -217,11 +217,13 @@ def templates_of(spec: RunSpec) -> list[Template]:
     return [parse_template(prompt.template, prompt.weight) for prompt in spec.templates]
 
 
-def _lines(history: Sequence[BaselineLine]) -> tuple[HistoryRecord, ...]:
+def _lines(history: Sequence[Any]) -> tuple[HistoryRecord, ...]:
     return tuple(HistoryRecord.model_validate(line.as_json()) for line in history)
 
 
-def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | None) -> RunRecord:
+def _record(
+    work: _Work, made: _Made, examination: Examination, trust: Trust | None, environment: Environment
+) -> RunRecord:
     spec, relation, mixture = work.spec, work.relation, made.mixture
     evaluations, found = examination.evaluations, examination.controls
     gain = knowledge_over(evaluations["test"].outcomes, found)
@@ -250,6 +252,7 @@ def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | N
         audit=audit_relation(relation),
         training=made.learned_from,
         history=made.history,
+        environment=environment,
     )
 
 

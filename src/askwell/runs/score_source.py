@@ -3,23 +3,23 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import needs_any_length
-from askwell.data.data_folder import data_folder, find
+from askwell.answers.encode import needs_any_length
 from askwell.data.facts import SPLIT_FILES, Relation, SplitName
-from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
+from askwell.data.names import data_folder, find, load_prompts, load_relation, relation_label, relations_of
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIXES
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.evaluation.controls import Controls, controls_together
-from askwell.evaluation.examine import examine
+from askwell.evaluation.evaluate_mixture import FullEvaluation, evaluate
 from askwell.evaluation.knowledge import KnowledgeFigures, knowledge_over
 from askwell.evaluation.scoring import Evaluation, together
-from askwell.evaluation.trust import Trust, trust_of
+from askwell.evaluation.trust import Trust
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
@@ -28,18 +28,12 @@ from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.prompts.context import with_label
-from askwell.runs.run import Asking
 from askwell.runs.several_runs import SeveralRuns, several_runs
-from askwell.runs.sources import Note, own_relation, saved_mixture, untuned_mixture, warn_of_other_facts
+from askwell.runs.sources import Note, note_left_out_prompts, own_relation, saved_mixture, warn_of_other_facts
 from askwell.specs.mixture_spec import MixtureSpec
 
-
-@dataclass(frozen=True)
-class EvaluationJob:
-    """A mixture, and the relation to ask it about."""
-
-    mixture: Mixture
-    relation: Relation
+EvaluationJob = tuple[Mixture, Relation]
+"""A mixture, and the relation to ask it about."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +71,7 @@ def saved_jobs(folders: Sequence[str], on: EvaluationSources, note: Note) -> Ite
         if still_needed[base]:
             loaded[base] = mixture.lm
         warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these facts", note)
-        yield EvaluationJob(mixture, relation)
+        yield mixture, relation
 
 
 def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
@@ -146,14 +140,15 @@ def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, n
     for relation, templates in relations:
         try:
             of_relation = with_label(spec, relation_label(relation.name, data))
-            mixture = untuned_mixture(loaded, templates, of_relation, note, relation)
+            mixture = Mixture(loaded, templates, of_relation, relation=relation)
         except NothingLeft as nothing:
             if len(relations) == 1:
                 raise
             note(f"{relation.name} is left out: {nothing}")
             continue
+        note_left_out_prompts(mixture, note)
         usable += 1
-        yield EvaluationJob(mixture, relation)
+        yield mixture, relation
     if not usable:
         raise NothingLeft("relations", {"no prompt can be used by the LM": len(relations)})
 
@@ -199,66 +194,60 @@ def score_jobs(
     trust: bool = False,
     risk: float = 0.1,
     confidence: float | None = None,
-    progress: Callable[[Asking], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
     note: Note = lambda _line: None,
 ) -> Scored:
     """Score mixtures on their relations; a relation of which no fact can be asked is left out.
 
     Controls need test facts; `trust` also measures how far each relation's scores can be trusted.
     """
-    evaluations: list[Evaluation] = []
+    evaluations: list[FullEvaluation] = []
     found: list[Controls] = []
-    trusts: list[Trust] = []
     counts: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     missing: dict[str, str] = {}
-    for job in jobs:
-        name, candidates = job.relation.name, candidates_of(job.relation)
-        counts[name] = job.relation.counts.as_json()
-        for line in job.relation.counts.lines():
+    for mixture, relation in jobs:
+        name, candidates = relation.name, candidates_of(relation)
+        counts[name] = relation.counts.as_json()
+        for line in relation.counts.lines():
             note(f"{name}: {line}")
-        lacks = [other for other in ("train", "dev") if not job.relation.split(other)]
+        lacks = [other for other in ("train", "dev") if not relation.split(other)]
         if controls and lacks:
             missing[name] = f"it has no {' and no '.join(lacks)} facts to make and choose them with"
-        shown = _asking(f"{split} facts of {name}", progress)
+        asking = None if progress is None else partial(progress, f"{split} facts of {name}")
         try:
-            examination = examine(
-                job.mixture,
-                job.relation,
-                splits=(split, "dev") if trust else (split,),
+            evaluation = evaluate(
+                mixture,
+                relation,
+                split,
                 candidates=candidates,
                 controls=controls and not lacks,
-                prompts=trust,
-                seed=job.mixture.spec.seed,
-                progress=shown,
+                trust=trust,
+                risk=risk,
+                confidence=confidence,
+                seed=mixture.spec.seed,
+                progress=asking,
             )
-            evaluations.append(examination.evaluations[split])
-            if trust:
-                options: Any = {"candidates": candidates, "risk": risk, "confidence": confidence, "progress": shown}
-                trusts.append(trust_of(job.mixture, job.relation, examination, **options))
         except NothingLeft as nothing:
             left_out[name] = str(nothing)
             note(f"{name} is left out: {nothing}")
             continue
-        if examination.controls.missing:
-            missing[name] = "; ".join(dict.fromkeys(examination.controls.missing.values()))
-        elif controls and not lacks:
-            found.append(examination.controls)
+        evaluations.append(evaluation)
+        if evaluation.controls is not None and evaluation.controls.missing:
+            missing[name] = "; ".join(dict.fromkeys(evaluation.controls.missing.values()))
+        elif evaluation.controls is not None:
+            found.append(evaluation.controls)
     if not evaluations:
         raise BadOption("; ".join(left_out.values()))
-    evaluation, all_controls = together(evaluations), controls_together(found)
-    gain = knowledge_over(evaluation.outcomes, all_controls)
+    scored, all_controls = together(evaluations), controls_together(found)
+    gain = knowledge_over(scored.outcomes, all_controls)
     return Scored(
-        evaluation,
+        scored,
         several_runs(evaluations),
         counts,
         left_out,
         all_controls if controls else None,
         missing,
         None if gain is None else gain.figures(),
-        trusts if trust else None,
+        [evaluation.trust for evaluation in evaluations if evaluation.trust is not None] if trust else None,
     )
-
-
-def _asking(what: str, progress: Callable[[Asking], None] | None) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress(Asking(what, done, total))

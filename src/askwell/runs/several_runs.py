@@ -49,22 +49,27 @@ class RunConsistency:
 
 
 def run_consistency(runs: Sequence[Sequence[Outcome]]) -> RunConsistency:
-    """Measure how far runs agree on the same facts; questions that only one of two was asked are left out.
+    """Measure how far two or more runs agree on the same facts; questions that only one of two was asked are left out.
 
     Answers are compared as words, so the runs may be of different mixtures and LMs.
     """
-    if len(runs) < 2:
-        raise BadOption("consistency over seeds needs at least two runs")
+    pairs: list[RunPair] = []
     answers = [_best_answers(outcomes) for outcomes in runs]
-    pairs = tuple(
-        _run_pair(first, second, answers[first], answers[second]) for first, second in combinations(range(len(runs)), 2)
-    )
-    of_right = [pair.same_of_right for pair in pairs if pair.same_of_right is not None]
+    for first, second in combinations(range(len(runs)), 2):
+        both = [(answers[first][question], answers[second].get(question)) for question in answers[first]]
+        shared = [(one, other) for one, other in both if other is not None]
+        if not shared:
+            raise UsageError("two runs have no question in common, so their answers cannot be compared")
+        same = np.array([one == other for (one, _), (other, _) in shared])
+        right = np.array([one or other for (_, one), (_, other) in shared])
+        of_right = float(same[right].mean()) if right.any() else None
+        pairs.append(RunPair(first, second, len(shared), float(same.mean()), int(right.sum()), of_right))
+    defined = [pair.same_of_right for pair in pairs if pair.same_of_right is not None]
     return RunConsistency(
         runs=len(runs),
-        pairs=pairs,
+        pairs=tuple(pairs),
         same=float(np.mean([pair.same for pair in pairs])),
-        same_of_right=float(np.mean(of_right)) if of_right else None,
+        same_of_right=float(np.mean(defined)) if defined else None,
     )
 
 
@@ -75,27 +80,6 @@ def _best_answers(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], tuple[st
         (of_x[0].relation, of_x[0].x): (of_x[0].answers[0], is_right)
         for of_x, is_right in zip(by_x, right, strict=True)
     }
-
-
-def _run_pair(
-    first: int,
-    second: int,
-    of_first: dict[tuple[str, str], tuple[str, bool]],
-    of_second: dict[tuple[str, str], tuple[str, bool]],
-) -> RunPair:
-    shared = [question for question in of_first if question in of_second]
-    if not shared:
-        raise UsageError("two runs have no question in common, so their answers cannot be compared")
-    same = np.array([of_first[question][0] == of_second[question][0] for question in shared])
-    right = np.array([of_first[question][1] or of_second[question][1] for question in shared])
-    return RunPair(
-        first=first,
-        second=second,
-        questions=len(shared),
-        same=float(same.mean()),
-        right=int(right.sum()),
-        same_of_right=float(same[right].mean()) if right.any() else None,
-    )
 
 
 @dataclass(frozen=True)
@@ -110,20 +94,15 @@ class Spread:
     high: float
 
 
-def spread_of(values: Sequence[float]) -> Spread:
-    """Return the mean and spread of the values of some runs."""
-    if not values:
-        raise BadOption("there are no runs to average over")
-    deviation = stdev(values) if len(values) > 1 else None
-    return Spread(len(values), fmean(values), deviation, min(values), max(values))
-
-
 def spreads_of(scores: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
     """Return the mean and spread of each score that all of the runs have, by its name."""
-    names = [name for name in scores[0] if all(name in of_run for of_run in scores)] if scores else []
-    if not names:
-        raise BadOption("the runs have no score in common")
-    return {name: spread_of([of_run[name] for of_run in scores]) for name in names}
+    spreads = {}
+    for name in scores[0]:
+        values = [of_run[name] for of_run in scores if name in of_run]
+        if len(values) == len(scores):
+            deviation = stdev(values) if len(values) > 1 else None
+            spreads[name] = Spread(len(values), fmean(values), deviation, min(values), max(values))
+    return spreads
 
 
 @dataclass(frozen=True)
@@ -152,28 +131,18 @@ def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
     ]
 
 
-@dataclass(frozen=True)
-class SeedRuns:
-    """Runs of one relation that differ in their seeds, and where they are."""
-
-    folder: Path
-    runs: tuple[Run, ...]
-
-    def together(self) -> SeveralRuns:
-        """Return the mean and spread of their scores, and whether they agree."""
-        return _together_over_seeds(self.runs)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the combined runs, and the scores of each seed, as plain JSON."""
-        scores = {run.record.spec.seed: run.record.test.micro for run in self.runs}
-        by_seed = {str(seed): of_seed for seed, of_seed in scores.items()}
-        return {"out": str(self.folder), "seeds": list(scores), **to_json(self.together()), "by_seed": by_seed}
-
-
-def _together_over_seeds(runs: Sequence[Run]) -> SeveralRuns:
+def over_seeds(runs: Sequence[Run]) -> SeveralRuns:
+    """Combine runs of one relation that differ in their seeds."""
     evaluations = [Evaluation("test", run.record.test.vocabulary, tuple(run.test), ()) for run in runs]
     left_out = [run.record.test.left_out_count for run in runs]
     return _together(runs[0].record.relation.name, evaluations, left_out)
+
+
+def seeds_as_json(folder: Path, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return runs that differ in their seeds, combined and with the scores of each, as plain JSON."""
+    scores = {run.record.spec.seed: run.record.test.micro for run in runs}
+    by_seed = {str(seed): of_seed for seed, of_seed in scores.items()}
+    return {"out": str(folder), "seeds": list(scores), **to_json(over_seeds(runs)), "by_seed": by_seed}
 
 
 def _together(relation: str, evaluations: Sequence[Evaluation], left_out: Iterable[int]) -> SeveralRuns:
@@ -225,7 +194,7 @@ def run_seeds(
     *,
     resume: bool,
     note: Callable[[str], None] | None = None,
-) -> SeedRuns:
+) -> list[Run]:
     """Execute runs that differ in their seeds, in the folders seed-0 and so on.
 
     `do` is given the spec, the folder, and whether to continue a run that was started there. With `resume`, complete
@@ -250,4 +219,4 @@ def run_seeds(
             do(spec, folder, resume and begun)
             run = read_run(folder)
         runs.append(run)
-    return SeedRuns(out, tuple(runs))
+    return runs

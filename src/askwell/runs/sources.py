@@ -7,21 +7,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.kind import kind_of_facts
+from askwell.answers.encode import kind_of_facts
 from askwell.data.facts import Relation
 from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
-from askwell.data.templates import Template
 from askwell.errors import BadFile, BadOption
 from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import Precision, load_lm
+from askwell.lms.load import load_lm
+from askwell.lms.machine import Precision
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, read_dev_answers, tokenizer_source
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, tokenizer_source
 
 Note = Callable[[str], None]
 
@@ -95,16 +94,6 @@ def saved_mixture(
     return Mixture.from_pretrained(folder, loaded)
 
 
-def untuned_mixture(
-    lm: FrozenLM, templates: Sequence[Template], spec: MixtureSpec, note: Note, relation: Relation | None = None
-) -> Mixture:
-    """Build a mixture of untuned prompts, and note those that the LM cannot use; examples come from the relation."""
-    mixture = Mixture(lm, templates, spec, relation=relation)
-    for line in left_out_prompt_lines(mixture):
-        note(line)
-    return mixture
-
-
 def configure_answers(mixture: Mixture, relation: Relation | None, candidates: Candidates | None) -> None:
     """Decide what an untuned mixture counts as an answer, from the facts of a relation if there is one; for a masked
     LM, candidates determine how long answers are."""
@@ -116,13 +105,13 @@ def configure_answers(mixture: Mixture, relation: Relation | None, candidates: C
         mixture.answer_kind = kind_of_facts(mixture, TokenisedTexts(candidates.words, mixture.lm.wording))
 
 
-def left_out_prompt_lines(mixture: Mixture) -> list[str]:
-    """Return lines that name the prompts that the LM cannot use; empty if it can use all."""
-    if not mixture.left_out_prompts:
-        return []
-    total = len(mixture.left_out_prompts) + len(mixture.prompts) // mixture.spec.copies
-    lines = [f"{len(mixture.left_out_prompts)} of {total} prompt{'s' if total != 1 else ''} left out:"]
-    return lines + [f"  {prompt.template.text!r}: {prompt.reason}" for prompt in mixture.left_out_prompts]
+def note_left_out_prompts(mixture: Mixture, note: Note) -> None:
+    """Name the prompts that the LM cannot use, if there are any."""
+    if mixture.left_out_prompts:
+        total = len(mixture.left_out_prompts) + len(mixture.prompts) // mixture.spec.copies
+        note(f"{len(mixture.left_out_prompts)} of {total} prompt{'s' if total != 1 else ''} left out:")
+        for prompt in mixture.left_out_prompts:
+            note(f"  {prompt.template.text!r}: {prompt.reason}")
 
 
 def own_relation(
@@ -165,7 +154,7 @@ def dev_answers_of(
 ) -> DevAnswers:
     """Return the answers to a relation's dev facts or, without a relation, those that were saved with the mixture."""
     if relation is None:
-        return dev_answers_from(read_dev_answers(folder or ""))
+        return dev_answers_from(read_description(folder or "").dev_answers)
     if folder is not None:
         danger = "if it was trained on these dev facts, the threshold is too low"
         warn_of_other_facts(folder, read_description(folder), relation, danger, note)

@@ -13,7 +13,6 @@ puts off a run that another one has under way. No process ever waits for a lock.
 
 import contextlib
 import json
-import os
 import shutil
 import tempfile
 import uuid
@@ -27,7 +26,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
 from askwell.errors import BadFile, CannotWrite, DamagedFile, Failure
-from askwell.files import read_saved, write_whole, writing
+from askwell.files import read_saved, sync_to_disk, write_whole, writing
 from askwell.runs.folder import Run, read_run
 from askwell.specs.run_spec import RunSpec
 
@@ -52,13 +51,19 @@ class _About(BaseModel):
 class FailedRun(BaseModel):
     """Why a run failed."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     version: Literal[1] = 1
     id: str
     message: str
     traceback: str | None = None
+    """Of an unexpected error."""
     spec: RunSpec
+
+    @classmethod
+    def of(cls, spec: RunSpec, message: str, traceback: str | None = None) -> "FailedRun":
+        """Say why the run of a spec failed."""
+        return cls(id=spec.id, message=message, traceback=traceback, spec=spec)
 
 
 @dataclass(frozen=True)
@@ -102,21 +107,16 @@ class Store:
             for name, content in files.items():
                 write_whole(unfinished.result / name, content)
             unfinished.finish(self.run_folder(run))
-        self.forget_failure(run)
 
-    def note_failure(self, spec: RunSpec, message: str, trace: str | None) -> None:
+    def note_failure(self, failed: FailedRun) -> None:
         """Record why a run failed."""
-        failed = FailedRun(id=spec.id, message=message, traceback=trace, spec=spec)
-        write_whole(self.folder / FAILED / f"{spec.id}.json", failed.model_dump_json(indent=1) + "\n")
-
-    def forget_failure(self, run: str) -> None:
-        """Remove the record of a failure, if there is one."""
-        (self.folder / FAILED / f"{run}.json").unlink(missing_ok=True)
+        write_whole(self.folder / FAILED / f"{failed.id}.json", failed.model_dump_json(indent=1) + "\n")
 
     def failures(self) -> list[FailedRun]:
-        """List which runs failed, and why."""
+        """List which runs failed, and why; those that have succeeded since are left out."""
         paths = sorted((self.folder / FAILED).glob("*.json"))
-        return [read_saved(path, FailedRun.model_validate_json) for path in paths]
+        failed = [path for path in paths if not self.run_folder(path.stem).is_dir()]
+        return [read_saved(path, FailedRun.model_validate_json) for path in failed]
 
     def clean(self, but: Collection[str] = ()) -> int:
         """Remove what killed processes left behind, except runs in `but`, which will continue; return how many."""
@@ -130,7 +130,7 @@ class Store:
                 lock.release()
                 removed += 1
         for path in (self.folder / FAILED).glob("*.json"):
-            if self.run_folder(path.stem).is_dir():  # killed between storing the run and removing its failure
+            if self.run_folder(path.stem).is_dir():  # it has succeeded since
                 path.unlink(missing_ok=True)
         for path in self.unfinished.glob(f"*{_LOCK}"):
             if not path.with_suffix("").is_dir():
@@ -177,7 +177,7 @@ class Unfinished:
         """Move the result into place atomically. If another process was faster, its result is kept."""
         try:
             with writing(target):
-                _to_disk(self.result)
+                sync_to_disk(self.result)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self.result.rename(target)
         except CannotWrite:
@@ -262,15 +262,3 @@ def _lock_path(folder: Path) -> Path:
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     _lock_path(folder).unlink(missing_ok=True)
-
-
-def _to_disk(folder: Path) -> None:
-    """Flush the entries of a folder to disk; the files themselves are already there."""
-    if os.name != "posix":
-        return
-    for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
-        handle = os.open(inner, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

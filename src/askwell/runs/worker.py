@@ -11,12 +11,12 @@ from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import AskwellError, WrongLM
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import load_lm
+from askwell.lms.load import control_lm, load_lm
 from askwell.lms.machine import limited_threads
-from askwell.lms.random_lms import control_lm
 from askwell.prompts.context import settle
+from askwell.runs.record import RunRecord
 from askwell.runs.run import run, templates_of
-from askwell.runs.store import Store, UnderWay, unfinished_run
+from askwell.runs.store import FailedRun, Store, UnderWay, unfinished_run
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, RunSpec
 
 
@@ -56,23 +56,13 @@ class RunDone:
 
 
 @dataclass(frozen=True)
-class RunFailed:
-    """A run that failed."""
-
-    id: str
-    message: str
-    traceback: str | None = None
-    """Of an unexpected error."""
-
-
-@dataclass(frozen=True)
 class RunElsewhere:
     """A run that another process is executing in the same store."""
 
     id: str
 
 
-RunOutcome = RunDone | RunFailed | RunElsewhere
+RunOutcome = RunDone | FailedRun | RunElsewhere
 
 _loaded: dict[LMKey, FrozenLM] = {}
 """The LM of the last run: a worker loads it once and keeps it while its runs use the same one."""
@@ -87,9 +77,9 @@ def do_run(task: RunTask) -> RunOutcome:
     except UnderWay:
         return RunElsewhere(task.spec.id)
     except AskwellError as error:
-        return RunFailed(task.spec.id, str(error))
+        return FailedRun.of(task.spec, str(error))
     except Exception as error:  # one failure must not cost hours of other runs; the traceback is kept
-        return RunFailed(task.spec.id, f"{type(error).__name__}: {error}", traceback.format_exc())
+        return FailedRun.of(task.spec, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def lm_of(task: RunTask) -> FrozenLM:
@@ -116,43 +106,46 @@ def done_before(task: RunTask) -> RunDone | None:
     executed it."""
     if not task.store.run_folder(task.spec.id).is_dir():
         return None
-    record = task.store.read(task.spec.id).record
-    return RunDone(task.spec.id, record.test.micro["P@1"], record.environment.seconds or 0.0)
+    return _done(task.store.read(task.spec.id).record)
 
 
 def _do(task: RunTask) -> RunDone:
-    spec, began = task.spec, time.monotonic()
+    spec, store = task.spec, task.store
+    is_shared = store.is_here()
+    if is_shared and (there := done_before(task)) is not None:
+        return there
+    began = time.monotonic()
     with limited_threads(spec.threads):
         lm = lm_of(task)
         # A control is asked exactly as the LM that it is made from, so the choice is that LM's.
         mixture = settle(spec.mixture, _loaded[task.lm], task.relation, templates_of(spec)) if spec.control else None
     loading = round(time.monotonic() - began, 3)
-    with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
-        is_shared = task.store.is_here()
-        parent = task.store.unfinished if is_shared else Path(elsewhere)
-        if is_shared and (there := done_before(task)) is not None:
-            task.store.forget_failure(spec.id)
+    with (
+        tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere,
+        unfinished_run(spec.id, store.unfinished if is_shared else Path(elsewhere), alone=True) as unfinished,
+    ):
+        if is_shared and (there := done_before(task)) is not None:  # another process has just finished it
             return there
-        with unfinished_run(spec.id, parent, alone=True) as unfinished:
-            if is_shared and (there := done_before(task)) is not None:  # another process has just finished it
-                return there
-            result, kept = unfinished.result, unfinished.folder
-            record = run(
-                spec,
-                lm,
-                task.relation,
-                result,
-                candidates=task.candidates,
-                checkpoints=kept,
-                resume=True,
-                mixture=mixture,
-                seconds_to_load=loading,
-            )
-            files = None
-            if is_shared:
-                unfinished.finish(task.store.run_folder(spec.id))
-                task.store.forget_failure(spec.id)
-            else:
-                paths = [path for path in result.rglob("*") if path.is_file()]
-                files = {path.relative_to(result).as_posix(): path.read_bytes() for path in paths}
-            return RunDone(spec.id, record.test.micro["P@1"], record.environment.seconds or 0.0, files)
+        record = run(
+            spec,
+            lm,
+            task.relation,
+            unfinished.result,
+            candidates=task.candidates,
+            checkpoints=unfinished.folder,
+            resume=True,
+            mixture=mixture,
+            seconds_to_load=loading,
+        )
+        if is_shared:
+            unfinished.finish(store.run_folder(spec.id))
+        return _done(record, None if is_shared else _files_in(unfinished.result))
+
+
+def _done(record: RunRecord, files: Mapping[str, bytes] | None = None) -> RunDone:
+    return RunDone(record.id, record.test.micro["P@1"], record.environment.seconds or 0.0, files)
+
+
+def _files_in(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

@@ -17,7 +17,7 @@ from askwell.answers.reply import Reply, unseen_in
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIXES
 from askwell.errors import UsageError
-from askwell.runs.query import query_runs
+from askwell.runs.query import query_runs, row_of
 from askwell.server import schemas
 from askwell.server.catalogue import Entry
 from askwell.server.jobs import Job, Order, facts_of
@@ -179,8 +179,7 @@ def runs(request: Request) -> schemas.RunList:
     catalogue = service_of(request).catalogue
     named = catalogue.runs()
     names = {run.folder: name for name, run in named.items()}
-    table = query_runs(list(named.values()))
-    rows = [{"name": names[run.folder], **row} for run, row in zip(table.runs, table.as_json(), strict=True)]
+    rows = [{"name": names[run.folder], **row_of(run)} for run in query_runs(list(named.values()))]
     return schemas.RunList(runs=rows, problems=catalogue.problems)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from askwell.answers.together import AskedTogether
+from askwell.answers.asking import AskedTogether
 from askwell.errors import LMUnavailable
 from askwell.lms.checkpoints import built_in_folder
 from askwell.lms.frozen import FrozenLM

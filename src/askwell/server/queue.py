@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from askwell.answers.asking import AskedX
 from askwell.answers.reply import Reply
-from askwell.answers.together import AskedX
 from askwell.errors import AskwellError, UsageError
 from askwell.server.loaded import Askable, LoadedLM, LoadedLMs
 from askwell.server.refusals import Closing, Overloaded

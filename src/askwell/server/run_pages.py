@@ -7,9 +7,8 @@ from fastapi.responses import HTMLResponse, Response
 
 from askwell.errors import UsageError
 from askwell.evaluation.comparison import compare
-from askwell.runs.compare_runs import ComparedRuns, RunComparison
 from askwell.runs.folder import Run
-from askwell.runs.query import query_runs
+from askwell.runs.query import ComparedRuns, RunComparison, query_runs, row_of
 from askwell.server.api import answered, service_of
 from askwell.server.ask_page import QueryName, choices, choose, nothing_yet
 from askwell.server.render import Link, document_page, page
@@ -33,7 +32,7 @@ def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> H
     names = {run.folder: name for name, run in named.items()}
     sort = sort if sort in COLUMNS else ""
     found = query_runs(list(named.values()), sort=sort or None)
-    rows = [{"run": names[run.folder], **row} for run, row in zip(found.runs, found.as_json(), strict=True)]
+    rows = [{"run": names[run.folder], **row_of(run)} for run in found]
     words = find.lower().split()
     shown = [row for row in rows if all(word in " ".join(map(str, row.values())).lower() for word in words)]
     kept = {row["run"]: named[row["run"]] for row in shown}

@@ -9,9 +9,9 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
 from askwell.data.testbed import PREFIXES
 from askwell.errors import BadTemplate, UsageError
-from askwell.lms.describe import ListedLM, list_lms
+from askwell.lms.available import ListedLM, list_lms
+from askwell.lms.families import Unusable
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
 from askwell.mixture.mixture import Mixture
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry

@@ -1,14 +1,15 @@
-"""One run: an LM, a relation, prompts and a setting, with everything that determines the result."""
+"""One run (an LM, a relation, prompts, a setting: everything that determines the result), and a grid of runs."""
 
-from typing import Literal
+from collections import Counter
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from askwell.errors import did_you_mean
 from askwell.files import hash_json
 from askwell.specs.base import Spec
-from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture_spec import MixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.mixture_spec import AnswersChoice, MixtureSpec
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 DeviceKind = Literal["cpu", "cuda", "mps"]
 Digits = Literal["float32", "bfloat16", "float16", "float64"]
@@ -73,7 +74,7 @@ class RunSpec(Spec):
         if (self.candidates is None) != (self.candidates_sha256 is None):
             raise ValueError("candidates have both a name and a hash, or neither")
         if self.training is not None and self.training.classify and self.candidates is None:
-            raise ValueError("classify needs candidates to choose among")
+            raise ValueError("classify needs candidates to choose among: name them with --candidates, or --among train")
         if self.control is not None and self.training is None:
             raise ValueError("a control shows what tuning achieves by itself, so it must be tuned")
         if not self.templates and self.baseline is None:
@@ -99,3 +100,169 @@ class RunSpec(Spec):
     def asked_lm(self) -> str:
         """The name of the LM; for a control, with what was done to it."""
         return self.lm if self.control is None else f"{self.lm} ({self.control.replace('-', ' ')})"
+
+
+MOST_RUNS = 100_000
+"""The maximum number of runs in a sweep: its plan holds each of them, at a few kilobytes and milliseconds per run."""
+
+EngineName = Literal["in-process", "pool", "ray"]
+# Chosen for the whole sweep, not for each setting.
+_OF_THE_SWEEP = {"seed": "seeds", "threads": "threads"}
+_MIXTURE_KEYS = tuple(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP)
+_TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in _OF_THE_SWEEP)
+
+
+def _without_repeats(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    for one, times in Counter(given).items():
+        if times > 1:
+            raise ValueError(f"{one} is given twice")
+    return given
+
+
+_Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Seeds = Annotated[tuple[_Seed, ...], Field(min_length=1), AfterValidator(_without_repeats)]
+ControlKinds = Annotated[tuple[ControlKind, ...], AfterValidator(_without_repeats)]
+
+
+class LMChoice(Spec):
+    """An LM of the grid."""
+
+    source: str = Field(min_length=1)
+    """A name such as testbed:bert or bert-base-cased, a checkpoint folder, or a .gguf file."""
+    revision: str | None = None
+    """Branch, tag or commit of an LM on the hub."""
+    tokenizer: str | None = None
+    """A tokenizer that is not stored with the LM's weights: a folder, a vocab.txt, or a name on the hub."""
+
+
+class Setting(Spec):
+    """A named way to combine prompts and to tune them.
+
+    In the file it is one flat table with the keys of a mixture and of its training.
+    """
+
+    tuned: bool = True
+    """Tune the mixture; false leaves the prompts untuned."""
+    prompts: tuple[str, ...] | None = None
+    """The names of the prompts that it applies to; default: all."""
+    seeds: Seeds | None = None
+    """Its own seeds, instead of the sweep's."""
+    controls: ControlKinds | None = None
+    """Its own controls, instead of the sweep's."""
+    mixture: MixtureSpec = MixtureSpec()
+    training: TrainingSpec = TrainingSpec()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_a_flat_table(cls, table: Any) -> Any:
+        if not isinstance(table, dict) or {"mixture", "training"} & set(table):
+            return table
+        own = [name for name in cls.model_fields if name not in ("mixture", "training")]
+        for key in table:
+            if key in _OF_THE_SWEEP:
+                raise ValueError(f"{key} is chosen for all settings together: set {_OF_THE_SWEEP[key]} at the top")
+            if key not in (known := (*own, *_MIXTURE_KEYS, *_TRAINING_KEYS)):
+                raise ValueError(f"there is no key {key!r}{did_you_mean(key, known)}")
+        training = {key: value for key, value in table.items() if key in _TRAINING_KEYS}
+        if table.get("tuned") is False and training:
+            raise ValueError(f"tuned is false, so {', '.join(sorted(training))} would have no effect")
+        return {
+            **{key: value for key, value in table.items() if key in own},
+            "mixture": {key: value for key, value in table.items() if key in _MIXTURE_KEYS},
+            "training": training,
+        }
+
+    @model_validator(mode="after")
+    def _controls_are_tuned(self) -> "Setting":
+        if self.controls and not self.tuned:
+            raise ValueError("tuned is false, so controls would have no effect")
+        return self
+
+
+class SweepSpec(Spec):
+    """All choices of a sweep. Paths are relative to the current folder, as on the command line."""
+
+    store: str | None = None
+    """The folder for the runs; several sweeps can share one."""
+    lms: tuple[LMChoice, ...] = Field(min_length=1)
+    facts: tuple[str, ...] = Field(min_length=1)
+    """Relations (testbed:capital, trex_original/P19, a folder or a file), or whole sets of them (testbed,
+    trex_original, a folder of folders)."""
+    prompts: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(min_length=1)
+    """Named prompts, each a list of sources: templates, files, testbed:single and the like, or a set such as
+    trex_paraphrase, which has a file for each relation."""
+    settings: dict[str, Setting] = Field(min_length=1)
+    seeds: Seeds = (0,)
+    controls: ControlKinds = ()
+    """Also run every tuned setting on these LMs that know nothing: a score there is not knowledge."""
+    split_by: Literal["random", "distinct-y", "stratified"] | None = None
+    """How single files of facts are split."""
+    split_ratio: str | None = None
+    """Sizes of train, dev and test when single files are split; default: 80-10-10."""
+    x: str | None = None
+    """The column of single files that holds x; default: x, sub_label or sub."""
+    y: str | None = None
+    """The column of single files that holds y; default: y, obj_label or obj."""
+    train_facts: int | None = Field(default=None, ge=1, lt=2**63)
+    """Draw at most this many train facts of each relation."""
+    dev_facts: int | None = Field(default=None, ge=1, lt=2**63)
+    """Draw at most this many dev facts of each relation."""
+    test_facts: int | None = Field(default=None, ge=1, lt=2**63)
+    """Draw at most this many test facts of each relation."""
+    facts_seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of splits and samples, separate from the seeds of the runs, so that all runs are asked the same facts."""
+    candidates: str | None = None
+    """A file of words, one per line, among which answers are ranked."""
+    answers: AnswersChoice = "auto"
+    """The answers of all settings that do not choose their own: one token of the LM, any length, or (auto) any length
+    for an LM if one of the relations needs it."""
+    data: str | None = None
+    """The data folder, which contains facts/ and prompts/."""
+    threads: int = Field(default=1, ge=1, le=1024)
+    """CPU threads of each run."""
+    device: DeviceKind = "cpu"
+    dtype: Digits = "float32"
+    """Precision in which the LMs run."""
+    compiled: bool = False
+    """Compile parts of the LMs' layers with torch.compile: slow to start, but worth it for long runs on a GPU."""
+    engine: EngineName = "pool"
+    workers: int | None = Field(default=None, ge=1, le=1024)
+    """How many worker processes the pool has; default: as many as the cores allow."""
+    address: str | None = None
+    """Address of the Ray cluster; default: one is started on this machine."""
+    cpus_per_run: float | None = Field(default=None, gt=0)
+    """CPUs that Ray reserves for a run; default: as many as its threads."""
+    gpus_per_run: float | None = Field(default=None, ge=0)
+    """GPUs that Ray reserves for a run; default: one if the device is cuda, otherwise none."""
+
+    @field_validator("lms", mode="before")
+    @classmethod
+    def _lms_by_name(cls, lms: Any) -> Any:
+        return [{"source": lm} if isinstance(lm, str) else lm for lm in lms] if isinstance(lms, list) else lms
+
+    @model_validator(mode="after")
+    def _settings_name_prompts_that_are_there(self) -> "SweepSpec":
+        for name, setting in self.settings.items():
+            for prompts in setting.prompts or ():
+                if prompts not in self.prompts:
+                    meant = did_you_mean(prompts, self.prompts)
+                    raise ValueError(f"settings.{name}.prompts: there are no prompts named {prompts!r}{meant}")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_planned(self) -> "SweepSpec":
+        self.check_size(len(self.facts))
+        return self
+
+    def check_size(self, relations: int) -> None:
+        """Raise ValueError if the sweep, on this many relations, has too many runs for a plan."""
+        runs = 0
+        for setting in self.settings.values():
+            names = len(self.prompts if setting.prompts is None else setting.prompts)
+            controls = self.controls if setting.controls is None else setting.controls
+            runs += names * len(setting.seeds or self.seeds) * (1 + len(controls) if setting.tuned else 1)
+        runs *= len(self.lms) * relations
+        if runs > MOST_RUNS:
+            raise ValueError(
+                f"{runs:,} runs, and a sweep has at most {MOST_RUNS:,}; several smaller ones can share a store"
+            )

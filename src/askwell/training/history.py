@@ -1,9 +1,9 @@
 """What a training run reports: lines of its history, its progress, and its result."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from askwell.answers.encode import LeftOutFact, count_reasons
 from askwell.mixture.description import LearnedFrom
@@ -11,7 +11,6 @@ from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.shown import AsFrame, Records, ShowsItself
 
-LineT = TypeVar("LineT")
 KeptBy = Literal["P@1", "near-best", "log-loss"]
 
 
@@ -23,11 +22,6 @@ def badness(scores: Mapping[str, Any]) -> tuple[float, float]:
 def loss_or_inf(scores: Mapping[str, Any]) -> float:
     """Return the log-loss, which is infinite where None is written."""
     return math.inf if scores["log_loss"] is None else scores["log_loss"]
-
-
-def best_by_dev(lines: Iterable[LineT], scores_of: Callable[[LineT], Mapping[str, Any]]) -> LineT:
-    """Return the line with the best dev scores, the earliest if several tie."""
-    return min(lines, key=lambda line: badness(scores_of(line)))
 
 
 @dataclass(frozen=True)
@@ -48,8 +42,7 @@ class HistoryLine:
 
     def as_json(self) -> dict[str, Any]:
         """Return the line as it is written to history.jsonl."""
-        line = {name: getattr(self, name) for name in ("round", "pairs", "train_loss", "dev", "effective_prompts")}
-        return line if self.temperature is None else {**line, "temperature": self.temperature}
+        return {name: value for name, value in asdict(self).items() if name != "temperature" or value is not None}
 
 
 def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryLine:
@@ -60,13 +53,13 @@ def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryL
     certain than either score.
     """
     lines = list(history)
-    if kept_by == "near-best":
-        highest = best_by_dev(lines, lambda line: line.dev).dev
-        one_fact = 100 / highest["facts"]
-        near = max(one_fact, standard_error(highest["P@1"], highest["facts"]) / 2)
-        lines = [line for line in lines if line.dev["P@1"] >= highest["P@1"] - near - 1e-9]
+    highest = min(lines, key=lambda line: badness(line.dev))
     if kept_by == "P@1":
-        return best_by_dev(lines, lambda line: line.dev)
+        return highest
+    if kept_by == "near-best":
+        best, facts = highest.dev["P@1"], highest.dev["facts"]
+        near = max(100 / facts, standard_error(best, facts) / 2)
+        lines = [line for line in lines if line.dev["P@1"] >= best - near - 1e-9]
     return min(lines, key=lambda line: (loss_or_inf(line.dev), -line.dev["P@1"]))
 
 

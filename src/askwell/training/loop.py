@@ -1,12 +1,15 @@
-"""The training loop: build, step, score on dev, keep the best."""
+"""The training loop: what is minimised, by gradient or by EM; build, step, score on dev, keep the best."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
@@ -22,7 +25,6 @@ from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.history import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
-from askwell.training.objective import Objective
 from askwell.training.optimiser import (
     add_to_means,
     choose_tuned,
@@ -38,6 +40,63 @@ from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
 from askwell.views.progress_bar import Bar
 
 _log = logging.getLogger("askwell")
+
+
+class Loss(NamedTuple):
+    """The loss of some facts."""
+
+    to_minimise: Float[Tensor, ""]
+    """A sum over facts whose gradient is the step to take."""
+    negative_log_likelihood: float
+    """The sum over facts of -log p(y | x, r)."""
+    posteriors: Float[Tensor, " prompts"]
+    """The sum over facts of the posterior over prompts."""
+
+
+class Objective:
+    """The loss of training facts; whatever does not change during training is computed once."""
+
+    def __init__(self, answers: Answers, encoded: EncodedFacts, method: Literal["gradient", "em"]) -> None:
+        self._answers, self._encoded, self._method = answers, encoded, method
+        self._prompts = prompts = answers.prompts
+        self.facts_at_once = answers.facts_at_once(encoded)
+        tunes_prompts = any(part.requires_grad for part in (prompts.vectors, *prompts.deltas.parameters()))
+        self._known = None if tunes_prompts else answers.read_once(encoded)
+
+    def loss(self, rows: Int[Tensor, " facts"]) -> Loss:
+        """Return the loss of the facts in these rows, without those that all prompts show as examples."""
+        if self._prompts.examples:  # encoding leaves such facts out, but prompts can be dropped later
+            rows = rows[~self._prompts.is_own_example(self._encoded.xs, rows)]
+            if not len(rows):
+                nothing = torch.zeros((), device=rows.device, requires_grad=True)
+                return Loss(nothing, 0.0, torch.zeros_like(self._prompts.weight_logits))
+        known = None if self._known is None else (self._known[0][rows], self._known[1][rows])
+        found = self._answers.likelihood(self._encoded, rows, known)
+        negative = -float(found.total.detach().sum())
+        if found.joint is None:
+            return Loss(-found.total.sum(), negative, torch.zeros_like(self._prompts.weight_logits))
+        posteriors = found.joint.detach().softmax(1)
+        if self._method == "gradient" or found.by_prompt is None:
+            to_minimise = -found.total.sum()
+        else:
+            # Weights whose M step has a closed form take it once a stretch.
+            expected = found.by_prompt if self._prompts.weighting.closed_form else found.joint
+            to_minimise = -torch.where(posteriors > 0, posteriors * expected, 0.0).sum()
+        return Loss(to_minimise, negative, posteriors.sum(0))
+
+    def seconds_of_pair(self, pairs: int = 64) -> float:
+        """Measure how long training on one (fact, prompt) pair takes, on about this many; nothing is changed."""
+        prompts = len(self._prompts.prompts)
+        few = self._encoded.rows[: max(1, pairs // prompts)]
+        seconds = []
+        for _ in range(3):  # the first is slower, since it allocates memory
+            began = time.perf_counter()
+            for chunk in few.split(self.facts_at_once):
+                self.loss(chunk).to_minimise.backward()
+            seconds.append(time.perf_counter() - began)
+        for parameter in self._prompts.parameters():
+            parameter.grad = None
+        return min(seconds) / (len(few) * prompts)
 
 
 @checked
@@ -133,7 +192,7 @@ def _train(
             dev_facts=len(dev),
             pairs=schedule.pairs_after(state.stretches),
             planned_pairs=schedule.pairs,
-            step_sizes=rates.as_json(),
+            step_sizes=asdict(rates),
             finished=schedule.is_over(state.stretches, state.history),
             vocabulary=answers.vocabulary,
         )

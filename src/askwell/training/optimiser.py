@@ -6,6 +6,7 @@ Step sizes are the paper's constant, or follow the scale of the LM: how large it
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +14,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from askwell.answers.encode import EncodedFacts
-from askwell.errors import BadOption, DamagedFile
+from askwell.errors import BadOption
 from askwell.lms.batches import Batch
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.hooked import watching_layers
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import PAPER_BETA1, TrainingSpec
 
@@ -40,10 +42,6 @@ class Rates:
     layers: dict[str, list[float]]
     """For each stack, layer by layer."""
     weights: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the step sizes as plain data."""
-        return {"vectors": self.vectors, "layers": self.layers, "weights": self.weights}
 
 
 def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates:
@@ -79,26 +77,14 @@ def hidden_scales(lm: FrozenLM, batch: Batch, vectors: Tensor) -> dict[str, list
     """
     scales: dict[str, list[float]] = {name: [] for name in lm.stacks}
 
-    def hook(stack: str) -> Any:
-        is_token = batch.streams[stack].attention_mask
+    def note(stack: str, hidden: Tensor) -> None:
+        of_tokens = hidden[batch.streams[stack].attention_mask].to(lm.parameter_dtype)
+        scales[stack].append(float(of_tokens.std(0).median()))
 
-        def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            hidden = output[0] if isinstance(output, tuple) else output
-            scales[stack].append(float(hidden[is_token].to(lm.parameter_dtype).std(0).median()))
-
-        return note
-
-    embedded = {}
-    for stack, stream in batch.streams.items():
-        words = lm.word_vectors(stream.ids)
-        at_prompt = stream.prompt_tokens >= 0
-        words = words.masked_scatter(at_prompt[..., None], vectors[stream.prompt_tokens[at_prompt]].to(words.dtype))
-        embedded[stack] = words, stream.attention_mask
     with ExitStack() as hooks:
-        for stack, part in lm.stacks.items():
-            for block in dict.fromkeys(part.blocks):
-                hooks.callback(block.register_forward_hook(hook(stack)).remove)
-        lm.model(**lm.family.inputs(embedded))
+        for name, stack in lm.stacks.items():
+            hooks.enter_context(watching_layers(stack.blocks, partial(note, name)))
+        lm.whole.run(batch, vectors, None)
     return scales
 
 
@@ -178,13 +164,7 @@ def moments_of(optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
 
 
 def restore_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor]) -> None:
-    """Restore the moments that `moments_of` copied; DamagedFile if they do not belong to the optimiser's parameters."""
-    moved = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    expected = {f"{number}/step": torch.Size([]) for number in range(len(moved))}
-    for number, parameter in enumerate(moved):
-        expected |= dict.fromkeys((f"{number}/exp_avg", f"{number}/exp_avg_sq"), parameter.shape)
-    if {key: value.shape for key, value in moments.items()} != expected:
-        raise DamagedFile("the run cannot be continued: the checkpoint's moments belong to other parameters")
+    """Restore the moments that `moments_of` copied."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in moments.items():
         number, _, name = key.partition("/")

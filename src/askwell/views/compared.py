@@ -6,7 +6,7 @@ from typing import Any
 from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.metrics import METRICS, units_of
 from askwell.evaluation.significance import SIGNIFICANT, interval_text
-from askwell.runs.compare_runs import RunComparison
+from askwell.runs.query import RunComparison
 from askwell.views.document import Block, Cell, Paragraph, Table, table
 from askwell.views.printable import NONE, counted
 

@@ -12,7 +12,7 @@ from askwell.files import write_whole
 from askwell.runs.folder import Run
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
-from askwell.specs.sweep_spec import SweepSpec
+from askwell.specs.run_spec import SweepSpec
 from askwell.views.document import Code, Section
 from askwell.views.study import Study, report_page, study_of
 from askwell.views.study_rows import read_texts

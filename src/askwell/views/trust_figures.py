@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from askwell.data.data_folder import data_folder
 from askwell.data.facts import Fact
+from askwell.data.names import data_folder
 from askwell.data.testbed import PREFIXES, relations, told_facts
 from askwell.evaluation.abstention import RiskCoverage, risk_coverage
 from askwell.evaluation.calibration import Calibration, calibration, questions_of

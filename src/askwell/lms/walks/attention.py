@@ -5,7 +5,7 @@ operators, not the padding, so a group takes pairs of similar length; many pairs
 and need no padding. On a GPU, torch's fused attention takes the same groups.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from askwell.lms.walks.rows import Rows
+from askwell.lms.walks.walk import Rows
 
 # Torch's softmax takes vectors of this many numbers, and the rest of a row one number at a time, five times as slowly.
 _VECTOR = 16
@@ -47,8 +47,6 @@ class Group:
     """The rows of the queries."""
     keys: slice
     device: torch.device
-    is_even: bool
-    """Whether all pairs have as many queries and keys, and nothing is padded."""
     _by_head: dict[tuple[int, int], "ByHead"] = field(default_factory=dict)
 
     def by_head(self, query_heads: int, key_heads: int) -> "ByHead":
@@ -121,11 +119,9 @@ def _group(
         visible = None if is_even and bool(visible.all()) else visible
     elif min(key_counts) < keys:
         visible = _tensor(is_key, device)[:, None]
-    return Group(
-        query_rows, key_rows, is_query, is_key, visible,
-        slice(first_query, first_query + sum(query_counts)), slice(first_key, first_key + sum(key_counts)), device,
-        is_even,
-    )  # fmt: skip
+    queries = slice(first_query, first_query + sum(query_counts))
+    of_keys = slice(first_key, first_key + sum(key_counts))
+    return Group(query_rows, key_rows, is_query, is_key, visible, queries, of_keys, device)
 
 
 def _padded(counts: Sequence[int], first: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
@@ -150,41 +146,25 @@ class ByHead:
 
     def __init__(self, group: Group, query_heads: int, key_heads: int) -> None:
         self._group, self._heads = group, (query_heads, key_heads)
-        self.pairs, self.queries = group.query_rows.shape
-        self.shape = (self.pairs * key_heads, query_heads // key_heads * self.queries)
+        pairs, queries = group.query_rows.shape
+        self.shape = (pairs * key_heads, query_heads // key_heads * queries)
         self._masks: dict[torch.dtype, Tensor | None] = {}
 
     def of_queries(self, rows: Float[Tensor, "queries width"], head_size: int) -> Tensor:
         """Return queries by head, from rows of queries, or of their gradients."""
-        if self._group.is_even:
-            return self._split(rows[self._group.queries], self.queries, head_size)
         return rows.reshape(-1, head_size).index_select(0, self._query_at).view(*self.shape, head_size)
 
     def of_keys(self, rows: Float[Tensor, "keys key_width"], head_size: int) -> Tensor:
         """Return keys or values by head, from rows of keys or values."""
-        if self._group.is_even:
-            return self._split(rows[self._group.keys], self._group.key_rows.shape[1], head_size)
         return rows.reshape(-1, head_size).index_select(0, self._key_at).view(self.shape[0], -1, head_size)
 
     def put_queries(self, by_head: Tensor, rows: Float[Tensor, "queries width"]) -> None:
         """Write what belongs to queries into the group's rows, without the padding."""
-        self._put(by_head, rows[self._group.queries], self.queries, lambda: self._query_places)
+        _put(by_head, rows[self._group.queries], self._query_places)
 
     def put_keys(self, by_head: Tensor, rows: Float[Tensor, "keys key_width"]) -> None:
         """Write what belongs to keys or values into the group's rows, without the padding."""
-        self._put(by_head, rows[self._group.keys], self._group.key_rows.shape[1], lambda: self._key_places)
-
-    def _split(self, rows: Tensor, length: int, head_size: int) -> Tensor:
-        split = rows.view(self.pairs, length, self._heads[1], -1, head_size).permute(0, 2, 3, 1, 4)
-        return split.reshape(self.shape[0], -1, head_size)
-
-    def _put(self, by_head: Tensor, rows: Tensor, length: int, places: Callable[[], Tensor]) -> None:
-        head_size = by_head.shape[2]
-        if self._group.is_even:
-            split = by_head.view(self.pairs, self._heads[1], -1, length, head_size).permute(0, 3, 1, 2, 4)
-            rows.view(self.pairs, length, self._heads[1], -1, head_size).copy_(split)
-        else:
-            torch.index_select(by_head.view(-1, head_size), 0, places(), out=rows.view(-1, head_size))
+        _put(by_head, rows[self._group.keys], self._key_places)
 
     @cached_property
     def _query_at(self) -> Int[Tensor, " places"]:
@@ -228,6 +208,11 @@ class ByHead:
     def without_padding(self, gradient: Float[Tensor, "pairs_and_heads queries head"]) -> Tensor:
         """Return the gradient of what queries attend to, 0 where there is only padding."""
         return gradient if self._is_query is None else gradient.mul_(self._is_query)
+
+
+def _put(by_head: Tensor, rows: Tensor, places: Int[Tensor, " rows_and_heads"]) -> None:
+    head_size = by_head.shape[2]
+    torch.index_select(by_head.view(-1, head_size), 0, places, out=rows.view(-1, head_size))
 
 
 def _heads_of(rows: Int[np.ndarray, "pairs longest"], heads: int) -> Int[np.ndarray, " places"]:

@@ -8,38 +8,30 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from askwell.lms.batches import Batch, StreamBatch
-from askwell.lms.walks.post_norm import walk_albert, walk_bart, walk_bert, walk_distilbert, walk_electra, walk_roberta
-from askwell.lms.walks.pre_norm import (
-    walk_gemma,
-    walk_gpt2,
-    walk_gpt_neox,
-    walk_llama,
-    walk_modernbert,
-    walk_olmo2,
-    walk_opt,
-)
-from askwell.lms.walks.walk import FeedForward, Walk
+from askwell.lms.walks import architectures as known
+from askwell.lms.walks.layers import FeedForward
+from askwell.lms.walks.walk import Walk
 
 WALKS: Mapping[str, Callable[..., Walk | None]] = {
-    "BertForMaskedLM": walk_bert,
-    "RobertaForMaskedLM": walk_roberta,
-    "XLMRobertaForMaskedLM": walk_roberta,
-    "CamembertForMaskedLM": walk_roberta,
-    "ElectraForMaskedLM": walk_electra,
-    "DistilBertForMaskedLM": walk_distilbert,
-    "AlbertForMaskedLM": walk_albert,
-    "BartForConditionalGeneration": walk_bart,
-    "LlamaForCausalLM": walk_llama,
-    "MistralForCausalLM": walk_llama,
-    "Qwen2ForCausalLM": walk_llama,
-    "Qwen3ForCausalLM": walk_llama,
-    "Gemma2ForCausalLM": walk_gemma,
-    "Gemma3ForCausalLM": walk_gemma,
-    "Olmo2ForCausalLM": walk_olmo2,
-    "GPTNeoXForCausalLM": walk_gpt_neox,
-    "OPTForCausalLM": walk_opt,
-    "GPT2LMHeadModel": walk_gpt2,
-    "ModernBertForMaskedLM": walk_modernbert,
+    "BertForMaskedLM": known.walk_bert,
+    "RobertaForMaskedLM": known.walk_roberta,
+    "XLMRobertaForMaskedLM": known.walk_roberta,
+    "CamembertForMaskedLM": known.walk_roberta,
+    "ElectraForMaskedLM": known.walk_electra,
+    "DistilBertForMaskedLM": known.walk_distilbert,
+    "AlbertForMaskedLM": known.walk_albert,
+    "BartForConditionalGeneration": known.walk_bart,
+    "LlamaForCausalLM": known.walk_llama,
+    "MistralForCausalLM": known.walk_llama,
+    "Qwen2ForCausalLM": known.walk_llama,
+    "Qwen3ForCausalLM": known.walk_llama,
+    "Gemma2ForCausalLM": known.walk_gemma,
+    "Gemma3ForCausalLM": known.walk_gemma,
+    "Olmo2ForCausalLM": known.walk_olmo2,
+    "GPTNeoXForCausalLM": known.walk_gpt_neox,
+    "OPTForCausalLM": known.walk_opt,
+    "GPT2LMHeadModel": known.walk_gpt2,
+    "ModernBertForMaskedLM": known.walk_modernbert,
 }
 """By the names of transformers' classes, since importing them all would take a second."""
 
@@ -83,35 +75,30 @@ _READ_FIRST = (3, 1, 2, 1)
 
 def agrees(lm: Any) -> bool:
     """Return whether the LM's walk agrees with its public model on short sequences, in values and gradients."""
-    with torch.enable_grad():
-        batch = _short_sequences(lm.stacks, lm.device)
-        hooked = _log_probs_and_gradients(lm, batch, use_walk=False)
-        try:
-            walked = _log_probs_and_gradients(lm, batch, use_walk=True)
-        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):
-            return False  # a module of another kind, e.g. a quantised one, which only the whole model can run
-    tolerance = _TOLERANCE.get(lm.dtype, _TOLERANCE_OF_HALF_PRECISION)
-    return all(_near(ours, theirs, tolerance) for ours, theirs in zip(walked, hooked, strict=True))
+    return _gives_the_same(lm, lambda batch, _vectors, _deltas: batch, use_walk=True)
 
 
 def agrees_with_past(lm: Any) -> bool:
     """Return whether an LM without a walk gives the same results when a sentence's first tokens come from its cache."""
+    cut = torch.tensor(_READ_FIRST, device=lm.device)
+
+    def after_first(batch: Batch, vectors: Tensor, deltas: Any) -> Batch:
+        return batch.after(cut, lm.kept(batch.until(cut), vectors, deltas))
+
+    return _gives_the_same(lm, after_first, use_walk=False)
+
+
+def _gives_the_same(lm: Any, change: Callable[[Batch, Tensor, Any], Batch], *, use_walk: bool) -> bool:
+    """Return whether a changed batch, walked or not, gives what the public model gives for the whole batch."""
     with torch.enable_grad():
-        batch = _short_sequences(lm.stacks, lm.device)
-        whole = _log_probs_and_gradients(lm, batch, use_walk=False)
+        whole = _log_probs_and_gradients(lm, lambda batch, _vectors, _deltas: batch, use_walk=False)
         try:
-            cut = torch.tensor(_READ_FIRST, device=lm.device)
-            continued = _log_probs_and_gradients(
-                lm, batch, use_walk=False, share=lambda vectors, deltas: _after_first(lm, batch, cut, vectors, deltas)
-            )
+            found = _log_probs_and_gradients(lm, change, use_walk=use_walk)
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, NotImplementedError):
-            return False  # no cache of keys and values, e.g. a recurrent model
+            # A module of another kind, e.g. a quantised one, or no cache of keys and values, e.g. in a recurrent model.
+            return False
     tolerance = _TOLERANCE.get(lm.dtype, _TOLERANCE_OF_HALF_PRECISION)
-    return all(_near(ours, theirs, tolerance) for ours, theirs in zip(continued, whole, strict=True))
-
-
-def _after_first(lm: Any, batch: Batch, lengths: Tensor, vectors: Tensor, deltas: Any) -> Batch:
-    return batch.after(lengths, lm.kept(batch.until(lengths), vectors, deltas))
+    return all(_near(ours, theirs, tolerance) for ours, theirs in zip(found, whole, strict=True))
 
 
 def _near(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
@@ -130,11 +117,9 @@ def _short_sequences(stacks: Mapping[str, Any], device: torch.device) -> Batch:
     return Batch(dict.fromkeys(stacks, stream), pairs, torch.tensor([4, 1, 2, 2, 1], device=device))
 
 
-def _log_probs_and_gradients(
-    lm: Any, batch: Batch, *, use_walk: bool, share: Callable[[Tensor, Any], Batch] | None = None
-) -> list[Tensor]:
+def _log_probs_and_gradients(lm: Any, change: Callable[[Batch, Tensor, Any], Batch], *, use_walk: bool) -> list[Tensor]:
     """Return log-probabilities of some tokens, and the gradients of their sum for vectors and deltas."""
-    generator = torch.Generator().manual_seed(0)
+    batch, generator = _short_sequences(lm.stacks, lm.device), torch.Generator().manual_seed(0)
 
     def leaf(*shape: int, scale: float) -> Tensor:
         numbers = scale * torch.randn(*shape, generator=generator)
@@ -146,8 +131,9 @@ def _log_probs_and_gradients(
     deltas = {name: leaf(stack.layers, count, stack.width, scale=usual) for name, stack in lm.stacks.items()}
     tokens = torch.arange(len(batch.read_pairs), device=lm.device)
     by_layer = {name: delta.unbind(0) for name, delta in deltas.items()}
-    batch = batch if share is None else share(vectors, by_layer)
-    log_probs, log_totals = lm.log_probs_of(batch, vectors, by_layer, tokens, use_walk=use_walk)
+    log_probs, log_totals = lm.log_probs_of(
+        change(batch, vectors, by_layer), vectors, by_layer, tokens, use_walk=use_walk
+    )
     log_probs.sum().backward()
     return [log_probs.detach(), log_totals.detach(), *(_gradient(part) for part in (vectors, *deltas.values()))]
 

@@ -1,11 +1,15 @@
-"""Asks several mixtures of one LM at once, which fills a forward pass better than asking them one by one."""
+"""How prompts answer, by what counts as an answer; and several mixtures of one LM asked at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from askwell.answers.candidate_answers import CandidateAnswers
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import AnswerKind
 from askwell.answers.one_token import OneTokenAnswers
+from askwell.answers.open import OpenAnswers
 from askwell.answers.reply import Replies
 from askwell.answers.strategy import Answers
 from askwell.lms.batches import words_of
@@ -14,6 +18,13 @@ from askwell.prompts.prompt_set import PromptSet
 
 # Each x takes prompts × vocabulary numbers while it is answered.
 _NUMBERS_AT_ONCE = 2**25
+
+
+def answers_for(prompts: PromptSet, kind: AnswerKind, candidates: Candidates | None = None) -> Answers:
+    """Return the way to answer with answers of this kind, among candidates if there are any."""
+    if candidates is not None and (kind.any_length or candidates.labels is not None):
+        return CandidateAnswers(prompts, candidates, kind)
+    return OpenAnswers(prompts, kind) if kind.any_length else OneTokenAnswers(prompts, candidates)
 
 
 @dataclass(frozen=True)
@@ -26,7 +37,8 @@ class AskedX:
 
 
 class AskedTogether:
-    """Prompts of one LM that are read in common batches. None of them may be tuned afterwards.
+    """Prompts of one LM that are read in common batches, which fills a forward pass better. None of them may be tuned
+    afterwards.
 
     Answers of one token are read off at one place; others are asked one mixture at a time.
     """
