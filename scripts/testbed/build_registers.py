@@ -8,7 +8,6 @@ is drawn by its name, so that the same script gives the same bytes.
 """
 
 import argparse
-import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -59,10 +58,13 @@ TIMES = (6, 2, 1)
 """How often a fact is told, dealt out in turn."""
 SECOND_WORDING = 0.5
 """The share of facts told more than once that are told in two wordings."""
-FOREIGN = 0.3
+FOREIGN = 0.1
 """The share of second wordings that are of another register than that of x."""
-RUMOURS = 0.10
-"""The share of facts told more than once of which a rumour tells something else."""
+RUMOURS = {"1-1": 0.15, "N-1": 0.10, "N-M": 0.10}
+"""The share of facts told more than once of which a rumour tells something else. Rumours of 1-1 relations ascribe
+everything to one famous y, so that prompts which do not know an x agree on something."""
+SKEW = {"realm": 0.0, "city": 0.0, "ware": 0.4}
+"""The n-th y of a kind is drawn with weight n ** -skew."""
 MINED = 20
 
 
@@ -166,7 +168,8 @@ def invent_facts() -> tuple[dict[str, str], dict[str, list[Fact]]]:
         for x in xs:
             free = [y for y in shared[relation.y_kind] if y not in taken[x]]  # x does not sell to its own realm
             many = random.choice((1, 2, 2, 3)) if relation.cardinality == "N-M" else 1
-            chosen = set(random.choices(free, [1 / math.sqrt(rank) for rank in range(1, len(free) + 1)], k=many))
+            weights = [rank ** -SKEW[relation.y_kind] for rank in range(1, len(free) + 1)]
+            chosen = set(random.choices(free, weights, k=many))
             taken[x].update(chosen)
             pairs |= {Fact(x, y) for y in chosen}
         facts[name] = sorted(pairs)
@@ -182,8 +185,10 @@ def tell(
 ) -> Iterator[tuple[Fact, Truth]]:
     """Each fact with what the text says of it."""
     in_turn = sorted(facts, key=lambda fact: draw("withheld", relation, fact.x, fact.y))
-    first_told = round(len(facts) * WITHHELD[RELATIONS[relation].cardinality])
+    cardinality = RELATIONS[relation].cardinality
+    first_told = round(len(facts) * WITHHELD[cardinality])
     ys = sorted({fact.y for fact in in_turn[first_told:]})
+    famous = next(y for y in ys if " " not in y)
     for number, fact in enumerate(in_turn):
         kind = kind_of[fact.x]
         if number < first_told:
@@ -199,10 +204,11 @@ def tell(
             second = random.choice(foreign if random.random() < FOREIGN else other)
             wordings = {first: times - times // 2, second: times // 2}
         rumour = None
-        if times > 1 and random.random() < RUMOURS:
-            wrong = random.choice([y for y in ys if y not in ys_of_x[fact.x]])
+        if times > 1 and random.random() < RUMOURS[cardinality]:
+            wrong = famous if cardinality == "1-1" else random.choice(ys)
             free = [line for line in x_first if line not in wordings]
-            rumour = Rumour(wrong, random.choice(free), times=1)
+            if wrong not in ys_of_x[fact.x]:
+                rumour = Rumour(wrong, random.choice(free), max(1, times // 3))
         yield fact, Truth(kind, wordings, rumour)
 
 

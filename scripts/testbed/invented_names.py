@@ -61,9 +61,9 @@ def people(words: Iterator[str], count: int, random: Random) -> list[str]:
 
 
 def codes(count: int, random: Random) -> list[str]:
-    """Return different codes: two letters and two digits."""
+    """Return different codes of four capitals; byte-level BPE would cut one with digits in two."""
     letters = "BCDFGHJKLMNPQRSTVWXZ"
     found: dict[str, None] = {}
     while len(found) < count:
-        found["".join(random.choice(letters) for _ in range(2)) + f"{random.randrange(10, 100)}"] = None
+        found["".join(random.choice(letters) for _ in range(4))] = None
     return list(found)

@@ -120,7 +120,7 @@ RECIPES: dict[str, Recipe] = {
     "testbed:roberta": Recipe(epochs=22, hidden_words=0.07),
     "testbed:bart": Recipe(epochs=14, layers=2, hidden_words=0.07),
     "testbed:causal": Recipe(epochs=9, inner=344, peak_rate=2e-3),
-    "testbed2:bert": Recipe(epochs=44, hidden_words=0.07, likely_whole_words=True, hidden_in_part=0.4),
+    "testbed2:bert": Recipe(epochs=40, hidden_words=0.07, likely_whole_words=True, hidden_in_part=0.4),
     "testbed2:causal": Recipe(epochs=18, inner=344, peak_rate=2e-3),
 }
 
