@@ -177,7 +177,7 @@ def plain_loop(mixture: Mixture, xs: Words, candidates: Words, numbers: Sequence
     first = question.read_at + len(x)
 
     def one(y: Sequence[int]) -> Tensor:
-        if question.fills_masks:
+        if lm.family.fills_masks:
             total = torch.zeros(())
             for step, token in enumerate(y):
                 filled = [*y[:step], *[lm.special.mask] * (len(y) - step)]

@@ -167,7 +167,7 @@ def rates(seconds: float, rounds: int) -> None:
         make_runs(Path(folder))
         catalogue, lm = Catalogue(Path(folder)), load_lm("testbed:bert")
         for mixture, prompts in (("one", 1), ("many", MANY)):
-            alone = catalogue.askable(catalogue.find(mixture)).build(lm).requires_grad_(False)
+            alone = catalogue.find(mixture).askable.build(lm).requires_grad_(False)
             questions = xs()
             per_ask: dict[int, list[float]] = {count: [] for count in (0, *CLIENTS)}
             asks: dict[int, list[float]] = {count: [] for count in (0, *CLIENTS)}

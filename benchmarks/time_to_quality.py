@@ -36,8 +36,8 @@ from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train  # noqa: 
 from askwell.data.facts import Relation  # noqa: E402
 from askwell.data.testbed import testbed_prompts, testbed_relation  # noqa: E402
 from askwell.evaluation.comparison import compare  # noqa: E402
+from askwell.evaluation.examine import evaluate_split  # noqa: E402
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes  # noqa: E402
-from askwell.evaluation.scoring import evaluate_split  # noqa: E402
 
 RELATIONS = ("capital", "currency", "language", "country_of_airport", "country_of_city", "state_of_county")
 TRAIN_FACTS, DEV_FACTS = 300, 100

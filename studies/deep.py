@@ -27,7 +27,7 @@ from pages import table as markdown
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import load_prompts, load_relation
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.specs.mixture_spec import A_FACT, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training import loop, optimiser

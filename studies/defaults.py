@@ -23,7 +23,7 @@ from pages import FINDINGS, fill, table
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import load_prompts, load_relation
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.files import to_json
 from askwell.training import optimiser as rates
 from askwell.training.optimiser import word_scale

@@ -25,8 +25,8 @@ from askwell.data.facts import Fact
 from askwell.data.split import sample
 from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told_facts
 from askwell.evaluation.comparison import compare
+from askwell.evaluation.examine import evaluate_split
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
-from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.specs.mixture_spec import AnswersName

@@ -20,8 +20,7 @@ from pages import FINDINGS, fill, table
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import told_facts
-from askwell.evaluation.controls import PRIOR_CORRECTED
-from askwell.evaluation.knowledge import knowledge
+from askwell.evaluation.knowledge import PRIOR_CORRECTED, knowledge
 from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.evaluation.partitions import HARD, by_control
 from askwell.runs.folder import load_runs
@@ -58,9 +57,11 @@ def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[st
     outcomes = read_outcomes(run.folder / TEST_OUTCOMES)
     controls, record = controls_of([run], of_runs), run.record
     found = knowledge({run.spec.seed: outcomes}, controls)
-    score, best = right(outcomes), found.gain.control_score
+    if found is None:
+        raise ValueError(f"{run.folder} has no controls")
+    score, best = right(outcomes), found.control_score
     scores = {name: of_control.test for name, of_control in found.controls.items()}
-    tests = [of_seed for control in controls.values() for of_seed in control.test.values()]  # ty: ignore
+    tests = [of_seed for control in controls.values() for of_seed in control["test"].values()]
     hard = by_control(outcomes, tests).get(HARD, [])
     corrected, trust = record.controls[PRIOR_CORRECTED].test, record.trust
     if corrected is None or trust is None:
@@ -71,9 +72,9 @@ def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[st
         "prompts": run.spec.prompts,
         "facts": len(outcomes),
         "truth": 100 * statistics.mean(map(is_told, outcomes)),
-        "best control": found.best,
-        "low": found.gain.low,
-        "high": found.gain.high,
+        "best control": found.control,
+        "low": found.low,
+        "high": found.high,
         "estimates": {
             "untuned": None if untuned is None else right(read_outcomes(untuned.folder / TEST_OUTCOMES)),
             "tuned": score,
@@ -82,7 +83,7 @@ def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[st
             "over prior": score - scores["prior"],
             "over random weights": score - scores["random-weights"],
             "over random embeddings": score - scores["random-embeddings"],
-            "gain": found.gain.gain,
+            "gain": found.gain,
             "share of the rest": 100 * (score - best) / (100 - best),
         },
         "signals": asdict(trust.signals),

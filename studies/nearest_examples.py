@@ -27,14 +27,14 @@ from askwell import Mixture, load_lm
 from askwell.answers.encode import EncodedFacts
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.asked_facts import outcomes_of
+from askwell.evaluation.scoring import outcomes_of
 from askwell.lms.batches import words_of
 from askwell.lms.families import Token
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.walks.past import Past
-from askwell.prompts.context import draw_examples, with_context, writable_facts
+from askwell.prompts.context import draw_examples, writable_facts
 from askwell.prompts.pairs import PairReader
-from askwell.prompts.prompt import Prompt, initial_vectors
+from askwell.prompts.prompt import Prompt, initial_vectors, with_context
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
 from askwell.training.schedule import warm_up_and_decay
@@ -158,8 +158,7 @@ def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
 
     def outcomes() -> dict[str, Any]:
         parts = [trial.log_probs(some + len(train)) for some in torch.arange(len(test)).split(_FACTS_AT_ONCE)]
-        ranked = answers.ranked(torch.cat(parts), test.facts, relation.golds)
-        return ranks(outcomes_of(relation, test.facts, answers.rankings(ranked)))
+        return ranks(outcomes_of(relation, test.facts, answers.rankings(torch.cat(parts), test.facts, relation.golds)))
 
     by_hand, tuned_from = outcomes(), time.process_time()
     usable = torch.tensor([number for number, fact in enumerate(train.facts) if fact.x not in shown_xs])

@@ -34,10 +34,9 @@ from askwell import Mixture, load_lm, train
 from askwell.answers.listed import ListedAnswers
 from askwell.data.facts import Relation, SplitName
 from askwell.data.names import load_prompts, load_relation
-from askwell.evaluation.asked_facts import AskedFacts
-from askwell.evaluation.controls import MAJORITY, PRIOR, priors_of
+from askwell.evaluation.examine import AskedFacts, evaluate_split
+from askwell.evaluation.knowledge import MAJORITY, PRIOR, priors_of
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.scoring import evaluate_split
 from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.optimiser import OF_WORDS, word_scale

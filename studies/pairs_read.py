@@ -22,7 +22,7 @@ from pages import FINDINGS, fill, table
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
 from askwell.data.names import load_prompts, load_relation
 from askwell.data.testbed import relation_names
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 
 RUNS = RESULTS / "pairs_read.jsonl"
 PROMPTS = {"single": ["testbed:single"], "mixture": ["testbed:single", "testbed:paraphrased"]}

@@ -28,9 +28,9 @@ from askwell.answers.encode import count_reasons
 from askwell.data.facts import SPLITS, Relation
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import NothingLeft
-from askwell.evaluation.asked_facts import AskedFacts
 from askwell.evaluation.comparison import compare
-from askwell.evaluation.controls import MAJORITY, PRIOR, priors_of
+from askwell.evaluation.examine import AskedFacts
+from askwell.evaluation.knowledge import MAJORITY, PRIOR, priors_of
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.significance import interval_text

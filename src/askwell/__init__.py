@@ -13,36 +13,44 @@ from typing import TYPE_CHECKING, Any
 from askwell.version import VERSION as __version__  # noqa: N811 - the usual name of it
 
 if TYPE_CHECKING:
-    from askwell.answers.candidates import Candidates, load_candidates
-    from askwell.answers.reply import Replies, Reply
-    from askwell.data.facts import Fact, Relation
-    from askwell.data.names import load_prompts, load_relation
-    from askwell.data.templates import Template
-    from askwell.errors import AskwellError, Failure, UsageError
-    from askwell.evaluation.comparison import compare
-    from askwell.evaluation.evaluate_mixture import evaluate
-    from askwell.evaluation.outcomes import Outcome
-    from askwell.evaluation.scoring import Evaluation
-    from askwell.lms.frozen import FrozenLM
-    from askwell.lms.load import load_lm
-    from askwell.mixture.mixture import Mixture
-    from askwell.runs.build_spec import build_run_spec
-    from askwell.runs.folder import Run, load_runs
-    from askwell.runs.record import RunRecord
-    from askwell.runs.run import run
-    from askwell.server.client import Client
-    from askwell.specs.mixture_spec import MixtureSpec
-    from askwell.specs.run_spec import RunSpec
-    from askwell.specs.training_spec import TrainingSpec
-    from askwell.training.history import TrainingProgress, TrainingResult
-    from askwell.training.loop import train
-    from askwell.views.words import nearest_words
+    from askwell.answers.candidates import Candidates as Candidates
+    from askwell.answers.candidates import load_candidates as load_candidates
+    from askwell.answers.reply import Replies as Replies
+    from askwell.answers.reply import Reply as Reply
+    from askwell.data.facts import Fact as Fact
+    from askwell.data.facts import Relation as Relation
+    from askwell.data.names import load_prompts as load_prompts
+    from askwell.data.names import load_relation as load_relation
+    from askwell.data.templates import Template as Template
+    from askwell.errors import AskwellError as AskwellError
+    from askwell.errors import Failure as Failure
+    from askwell.errors import UsageError as UsageError
+    from askwell.evaluation.comparison import compare as compare
+    from askwell.evaluation.outcomes import Outcome as Outcome
+    from askwell.evaluation.scoring import Evaluation as Evaluation
+    from askwell.evaluation.trust import evaluate as evaluate
+    from askwell.lms.frozen import FrozenLM as FrozenLM
+    from askwell.lms.load import load_lm as load_lm
+    from askwell.mixture.mixture import Mixture as Mixture
+    from askwell.runs.build_spec import build_run_spec as build_run_spec
+    from askwell.runs.folder import Run as Run
+    from askwell.runs.folder import load_runs as load_runs
+    from askwell.runs.record import RunRecord as RunRecord
+    from askwell.runs.run import run as run
+    from askwell.server.client import Client as Client
+    from askwell.specs.mixture_spec import MixtureSpec as MixtureSpec
+    from askwell.specs.run_spec import RunSpec as RunSpec
+    from askwell.specs.training_spec import TrainingSpec as TrainingSpec
+    from askwell.training.history import TrainingProgress as TrainingProgress
+    from askwell.training.history import TrainingResult as TrainingResult
+    from askwell.training.loop import train as train
+    from askwell.views.words import nearest_words as nearest_words
 
 # Names are imported when they are first used: torch and transformers take seconds, and `askwell --help` needs neither.
 _HOMES = {
     "askwell.errors": ["AskwellError", "Failure", "UsageError"],
     "askwell.evaluation.comparison": ["compare"],
-    "askwell.evaluation.evaluate_mixture": ["evaluate"],
+    "askwell.evaluation.trust": ["evaluate"],
     "askwell.evaluation.scoring": ["Evaluation"],
     "askwell.evaluation.outcomes": ["Outcome"],
     "askwell.data.facts": ["Fact", "Relation"],
@@ -67,41 +75,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "AskwellError",
-    "Candidates",
-    "Client",
-    "Evaluation",
-    "Fact",
-    "Failure",
-    "FrozenLM",
-    "Mixture",
-    "MixtureSpec",
-    "Outcome",
-    "Relation",
-    "Replies",
-    "Reply",
-    "Run",
-    "RunRecord",
-    "RunSpec",
-    "Template",
-    "TrainingProgress",
-    "TrainingResult",
-    "TrainingSpec",
-    "UsageError",
-    "__version__",
-    "build_run_spec",
-    "compare",
-    "evaluate",
-    "load_candidates",
-    "load_lm",
-    "load_prompts",
-    "load_relation",
-    "load_runs",
-    "nearest_words",
-    "run",
-    "train",
-]
+__all__ = ["__version__", *_HOME_OF]
 
 
 def __getattr__(name: str) -> Any:

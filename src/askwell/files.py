@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
@@ -33,12 +32,9 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
-    """Return what is in a file or a pipe, of at most this many bytes. A device, which may have no end, is refused."""
+    """Return what is in a file or a pipe, of at most this many bytes: a device may have no end."""
     need_utf8_name(path)
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise BadFile(path, "is a device; name a file")
         with path.open("rb") as file:
             data = file.read(most + 1)
     except FileNotFoundError:
@@ -46,22 +42,21 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
     except IsADirectoryError:
         raise BadFile(path, "is a folder; name a file") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadFile(path, f"the file cannot be read: {reason}") from error
+        raise BadFile(path, f"the file cannot be read: {_reason(error)}") from error
     if len(data) > most:
         raise BadFile(path, f"the file is larger than {most // 2**20} MiB, which is more than askwell reads")
     return data
 
 
-def read_saved(path: Path, validate: Callable[[bytes], DocumentT], data: bytes | None = None) -> DocumentT:
+def read_saved(path: Path, validate: Callable[[bytes], DocumentT]) -> DocumentT:
     """Return a JSON document that askwell has saved, as `validate` (a typed model's model_validate_json) reads it.
 
-    DamagedFile says which part differs from what was saved. `data` is the content of the file, if it was read before.
+    DamagedFile says which part differs from what was saved.
     """
     from pydantic import ValidationError
 
     try:
-        return validate(read_bytes(path) if data is None else data)
+        return validate(read_bytes(path))
     except ValidationError as error:
         for problem in error.errors():
             if problem["loc"] == ("version",):
@@ -72,12 +67,9 @@ def read_saved(path: Path, validate: Callable[[bytes], DocumentT], data: bytes |
 def read_document(path: Path, data: bytes | None = None) -> Any:
     """Return what a JSON file holds that askwell has saved, before it goes through a typed model."""
     try:
-        document = json.loads((read_bytes(path) if data is None else data).decode("utf-8"))
+        return json.loads((read_bytes(path) if data is None else data).decode("utf-8"))
     except (ValueError, RecursionError):
         raise DamagedFile(f"{path} is truncated or altered: it is not JSON") from None
-    if not is_utf8(document):
-        raise DamagedFile(f"{path} is altered: it holds half a character (a lone surrogate)")
-    return document
 
 
 def refuse_later_version(path: Path, document: Mapping[str, Any], known: int = 1) -> None:
@@ -151,9 +143,7 @@ def write_aside(path: Path) -> Generator[Path]:
                 path.rmdir()
             aside.replace(path)
     except OSError as error:
-        raise CannotWrite(
-            f"{path} cannot be written: {error.strerror or error}; what was there before is kept"
-        ) from error
+        raise CannotWrite(f"{path} cannot be written: {_reason(error)}; what was there before is kept") from error
     finally:
         for folder in made:
             with contextlib.suppress(OSError):  # it is not empty when all went well
@@ -196,12 +186,10 @@ def sync_to_disk(path: Path) -> None:
 @contextlib.contextmanager
 def writing(path: Path) -> Generator[None]:
     """Turn an OSError in the block, which writes to a path, into CannotWrite."""
-    if "\0" in str(path):  # which would be a ValueError
-        raise CannotWrite(f"{path} cannot be written: no name can hold a null character")
     try:
         yield
     except OSError as error:
-        raise CannotWrite(f"{path} cannot be written: {error.strerror or error}") from error
+        raise CannotWrite(f"{path} cannot be written: {_reason(error)}") from error
 
 
 def need_utf8_name(path: Path) -> None:
@@ -212,9 +200,7 @@ def need_utf8_name(path: Path) -> None:
 
 def need_writable_folder(folder: Path, option: str) -> None:
     """Raise BadOption, before any work is done, if the folder cannot be written to. The disk stays as it was."""
-    _need_name(folder, option, "folder")
-    if folder.exists() and not folder.is_dir():
-        raise BadOption(f"`folder` {folder} is a file; name a folder", folder=option)
+    problem = None if is_utf8(folder) else "its name is not UTF-8"
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -222,31 +208,27 @@ def need_writable_folder(folder: Path, option: str) -> None:
             pass
     except FileExistsError:
         raise BadOption(f"`folder` {folder} is a file; name a folder", folder=option) from None
-    except OSError as error:
-        raise BadOption(
-            f"`folder` {folder} cannot be written ({error.strerror or error}); name another folder", folder=option
-        ) from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        problem = problem or _reason(error)
     finally:
         for path in missing:
-            with contextlib.suppress(OSError):  # it was never made
+            with contextlib.suppress(OSError, ValueError):  # it was never made
                 path.rmdir()
+    if problem is not None:
+        raise BadOption(f"`folder` {folder} cannot be written ({problem}); name another folder", folder=option)
 
 
 def need_writable_file(path: Path, option: str) -> None:
     """Raise BadOption, before any work is done, if a file of this name cannot be written."""
-    _need_name(path, option, "file")
     if path.is_dir():
         raise BadOption(f"`file` {path} is a folder; name a file", file=option)
+    if not is_utf8(path):
+        raise BadOption(f"`file` {path} cannot be written: its name is not UTF-8; name another file", file=option)
     need_writable_folder(path.parent, option)
 
 
-def _need_name(path: Path, option: str, kind: str) -> None:
-    for is_wrong, problem in (
-        ("\0" in str(path), "no name can hold a null character"),
-        (not is_utf8(path), f"its name is not UTF-8; name another {kind}"),
-    ):
-        if is_wrong:
-            raise BadOption(f"`{kind}` {path} cannot be written: {problem}", **{kind: option})
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:

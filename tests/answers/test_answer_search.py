@@ -9,9 +9,8 @@ import torch
 from agreement import GLUED_Y, exact, exact_eager_attention, ids, moved, usable, words
 from builders import tiny, tiny_walks
 
-from askwell.answers.answer_search import AnswerSearch
+from askwell.answers.answer_search import AnswerSearch, PrefixReader
 from askwell.answers.encode import AnswerKind
-from askwell.answers.prefixes import PrefixReader
 from askwell.answers.search import SearchLimits
 from askwell.answers.tree import candidate_log_probs
 from askwell.lms.batches import PLACES, Words

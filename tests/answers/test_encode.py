@@ -15,7 +15,7 @@ from askwell.answers.encode import NOT_SPELT, ONE_TOKEN, TOO_MANY_TOKENS, Answer
 from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.lms.batches import TokenisedTexts
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt_set import NO_TOKENS, TOO_LONG

@@ -22,10 +22,10 @@ from reference import brute_metrics
 
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.comparison import compare
-from askwell.evaluation.examine import examine
+from askwell.evaluation.examine import evaluate_split, examine
 from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import read_controls, read_outcomes, write_controls, write_outcomes
-from askwell.evaluation.scoring import evaluate_split, score_facts
+from askwell.evaluation.scoring import score_facts
 from askwell.files import to_json
 
 TRAIN = [Fact("Cuba", "Rome"), Fact("Paris", "Rome"), Fact("Cuba", "Cassatt"), Fact("Cuba", "Rome Cassatt")]
@@ -95,7 +95,7 @@ def test_what_is_infinite_counts_nothing_and_comes_back_from_its_file(tmp_path: 
     found = evaluate_split(few_tokens("gpt2")[0], relation)
     assert sorted(outcome.rank for outcome in found.outcomes) == [2, math.inf]
     assert found.micro == {"P@1": 0, "P@10": 50, "MRR": 25}
-    assert found.figures().raw.micro["MRR"] == 25
+    assert found.figures().raw["micro"]["MRR"] == 25
     write_outcomes(found.outcomes, tmp_path / "facts.parquet")
     assert read_outcomes(tmp_path / "facts.parquet") == list(found.outcomes)
     write_controls({"prior": {"test": found.outcomes}}, tmp_path / "controls.parquet")

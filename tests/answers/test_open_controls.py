@@ -16,8 +16,7 @@ from enumeration import (
 
 from askwell.answers.open import OpenAnswers, OpenPrior
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.asked_facts import AskedFacts
-from askwell.evaluation.examine import examine
+from askwell.evaluation.examine import AskedFacts, examine
 
 COUNTS = (2, 2)
 

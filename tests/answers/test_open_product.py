@@ -27,7 +27,7 @@ from askwell.answers.likelihood import likelihood
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec

@@ -12,8 +12,8 @@ from askwell.answers import listed
 from askwell.answers.candidates import Candidates
 from askwell.answers.strategy import PromptAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.agreement import compare_signals, disagreement, signals_of
 from askwell.evaluation.examine import examine
+from askwell.evaluation.trust import compare_signals, disagreement
 from askwell.mixture.mixture import Mixture
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -95,9 +95,7 @@ def test_signals_by_hand():
         divergences=np.array([0.0, 0.9, 0.4]),
     )
     assert disagreement(answers) == pytest.approx([0, 0.7, 0.8])
-    signals = signals_of(np.array([0.9, 0.2, 0.6]), answers)
-    assert signals["agreement"] == pytest.approx([1, 0.3, 0.2])
-    found = compare_signals(signals, np.array([True, False, True]))
+    found = compare_signals(np.array([0.9, 0.2, 0.6]), answers, np.array([True, False, True]))
     # In the order of each signal, right is: probability 1 1 0, agreement 1 0 1, divergence 1 1 0.
     assert found.areas == pytest.approx(
         {

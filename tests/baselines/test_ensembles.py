@@ -11,7 +11,7 @@ from askwell.baselines.run_baseline import run_baseline
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 

@@ -12,7 +12,7 @@ from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.lms.machine import Memory
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import FineTuningSpec

@@ -7,7 +7,7 @@ from by_hand import ids_of
 
 from askwell.baselines.run_baseline import random_dense_prompt, run_baseline
 from askwell.data.templates import parse_template
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import BaselineName, TrainingSpec
 

@@ -1,9 +1,10 @@
 """Outcomes made by hand."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from askwell.evaluation.comparison import Difference
-from askwell.evaluation.knowledge import Gain
+from askwell.evaluation.knowledge import Knowledge, knowledge
 from askwell.evaluation.outcomes import Outcome
 
 
@@ -49,7 +50,14 @@ def run_of_distinct_ys(
     return made
 
 
-def interval(found: Difference | Gain) -> tuple[float, float]:
+def knowledge_over(outcomes: Any, controls: Any, **options: Any) -> Knowledge:
+    """The gain over the best of some controls."""
+    found = knowledge(outcomes, controls, **options)
+    assert found is not None
+    return found
+
+
+def interval(found: Difference | Knowledge) -> tuple[float, float]:
     """The interval of a difference or gain that has one."""
     assert found.low is not None
     assert found.high is not None

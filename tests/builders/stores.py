@@ -6,7 +6,7 @@ from typing import Any
 
 from askwell.data.facts import SplitName
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.scoring import EvaluationFigures, LeftOut, RawScores
+from askwell.evaluation.scoring import EvaluationFigures, LeftOut
 from askwell.lms.identity import LMIdentity
 from askwell.runs.folder import write_run
 from askwell.runs.record import RunRecord
@@ -72,7 +72,7 @@ def figures_of(ranks: Sequence[float], lm: str, relation: str, split: SplitName,
         facts=len(ranks), left_out={"no reason": left_out} if left_out else {},
         left_out_facts=tuple(LeftOut("x", "y", "no reason") for _ in range(left_out)), split=split,
         vocabulary=f"all 9 answers of {lm}", candidates_left_out=0, micro=scores, macro=scores,
-        raw=RawScores(scores, scores), log_loss=1.0, relations={relation: {"facts": len(ranks), **scores}},
+        raw={"micro": scores, "macro": scores}, log_loss=1.0, relations={relation: {"facts": len(ranks), **scores}},
     )  # fmt: skip
 
 

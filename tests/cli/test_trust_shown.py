@@ -7,7 +7,7 @@ import pytest
 from builders.worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.evaluation.selective import dev_answers
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
@@ -107,8 +107,8 @@ def test_hard_prompts_learn_from_dev_facts_on_the_spot(askwell):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--risk", "1.5"), "--risk 1.5: it is a fraction"),
-        (("--risk", "0.1", "--confidence", "95"), "--confidence 95.0: it is between 0 and 1"),
+        (("--risk", "1.5"), "for --risk. Must be < 1"),
+        (("--risk", "0.1", "--confidence", "95"), "for --confidence. Must be < 1"),
         (("--confidence", "0.9"), "--confidence goes with --risk"),
         (("--risk", "0.1"), "name the relation with --facts"),
     ],

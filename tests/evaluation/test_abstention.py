@@ -4,10 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from builders.outcomes import outcome
 from scipy import stats
 
 from askwell.errors import BadOption
-from askwell.evaluation.abstention import abstain, learn_threshold, risk_coverage
+from askwell.evaluation.confidence import learn_threshold, risk_coverage
+from askwell.evaluation.trust import at_risk
 
 
 def test_the_risk_coverage_curve_matches_one_computed_by_hand():
@@ -73,8 +75,9 @@ def test_a_curve_that_comes_back():
 def test_no_threshold_keeps_the_risk():
     learned = learn_threshold(np.array([0.5, 0.6]), np.array([False, False]), risk=0.2)
     assert (learned.value, learned.coverage, learned.risk) == (None, 0, 0)
-    answered = abstain(learned.value, np.array([0.9]), np.array([True]))
-    assert (answered.coverage, answered.risk) == (0, 0)
+    dev, test = [outcome("x", "A", 2)], [outcome("z", "A", answers={"A": 0.9})]
+    found = at_risk(dev, test, 0.2)
+    assert (found.answered, found.coverage, found.found_risk) == (0, 0, None)
 
 
 def test_confidence_asks_for_more_dev_questions():
@@ -91,16 +94,16 @@ def test_confidence_asks_for_more_dev_questions():
     assert learn_threshold(signals, ~np.ones(100, dtype=bool), risk=0.9, confidence=0.95).value is None
 
 
-def test_abstain_by_hand():
-    found = abstain(0.5, np.array([0.5, 0.9, 0.4, 0.6]), np.array([False, True, False, True]))
-    assert (found.answered, found.wrong, found.coverage, found.risk) == (3, 1, 0.75, pytest.approx(1 / 3))
+def test_the_threshold_of_dev_on_test_by_hand():
+    dev = [outcome("d", "A", answers={"A": 0.5})]
+    given = [("B", 0.5), ("A", 0.9), ("B", 0.4), ("A", 0.6)]
+    test = [outcome(f"x{n}", "A", raw_rank=1 + (y == "B"), answers={y: p}) for n, (y, p) in enumerate(given)]
+    found = at_risk(dev, test, 0.1)
+    assert (found.threshold, found.dev_coverage, found.dev_questions, found.questions) == (0.5, 1, 1, 4)
+    assert (found.answered, found.wrong, found.coverage, found.found_risk) == (3, 1, 0.75, pytest.approx(1 / 3))
 
 
-def test_risks_and_signals_that_cannot_be_used_are_refused():
-    signals, right = np.array([0.5]), np.array([True])
+def test_risks_and_confidences_that_cannot_be_kept_are_refused():
     for options in ({"risk": 1.5}, {"risk": -0.1}, {"risk": 0.1, "confidence": 1.0}):
         with pytest.raises(BadOption):
-            learn_threshold(signals, right, **options)
-    for bad in (np.array([]), np.array([np.nan])):
-        with pytest.raises(BadOption):
-            risk_coverage(bad, np.ones(len(bad), dtype=bool))
+            learn_threshold(np.array([0.5]), np.array([True]), **options)

@@ -16,15 +16,13 @@ from askwell.answers.listed import ListedPrior
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation.asked_facts import AskedFacts
-from askwell.evaluation.controls import (
+from askwell.evaluation.examine import AskedFacts, evaluate_split, examine
+from askwell.evaluation.knowledge import (
     MAJORITY,
     PRIOR,
     PRIOR_CORRECTED,
     PRIOR_MASKED_X,
 )
-from askwell.evaluation.examine import examine
-from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 
 # Paris stands twice in train as an x, and Reykjavik has golds in all splits.

@@ -10,10 +10,12 @@ from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.answers.candidates import Candidates
 from askwell.errors import BadOption, DamagedFile, UsageError
-from askwell.evaluation.scoring import Evaluation, evaluate_split
+from askwell.evaluation.examine import evaluate_split
+from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.selective import (
     DevAnswers,
-    ask_cautiously,
+    RiskLimits,
+    ask_all,
     dev_answers,
     dev_answers_from,
 )
@@ -23,7 +25,9 @@ from askwell.mixture.save import read_description
 
 
 def made(confidences, right, candidates=None):
-    return DevAnswers("r", "all", candidates, len(right), {}, tuple(confidences), tuple(map(int, right)))
+    return DevAnswers(
+        "r", "all", candidates, len(right), {}, tuple(confidences), tuple(1 if one else 0 for one in right)
+    )
 
 
 def test_what_is_kept_of_dev_by_hand():
@@ -77,7 +81,7 @@ def test_an_answer_below_the_threshold_is_not_given():
     middle = sorted(sure)[2]
     # All dev answers from the threshold on are right, the one just below it is wrong.
     dev = made([middle, middle / 2, 0.0], [True, False, False])
-    replies = list(ask_cautiously(mixture, xs, risk=0.0, top=2, dev=dev))
+    replies = list(ask_all(mixture, xs, limits=RiskLimits(0.0), top=2, dev=dev))
     assert [reply.x for reply in replies] == xs
     assert [reply.answered for reply in replies] == [p >= middle * 0.999 for p in sure]
     assert {reply.answered for reply in replies} == {True, False}
@@ -92,10 +96,12 @@ def test_what_cannot_be_asked_cautiously():
     words = Candidates("some", ("Rome", "Lima"))
     dev = made([0.5], [True])
     with pytest.raises(BadOption, match="the candidates differ"):
-        ask_cautiously(mixture, ["Paris"], risk=0.1, dev=dev, candidates=words)
+        ask_all(mixture, ["Paris"], limits=RiskLimits(0.1), dev=dev, candidates=words)
     among = made([0.5], [True], words.digest)
-    assert len(list(ask_cautiously(mixture, ["Paris"], risk=0.1, dev=among, candidates=words))) == 1
+    assert len(list(ask_all(mixture, ["Paris"], limits=RiskLimits(0.1), dev=among, candidates=words))) == 1
     with pytest.raises(BadOption, match="the candidates differ"):
-        ask_cautiously(mixture, ["Paris"], risk=0.1, dev=among)
-    with pytest.raises(DamagedFile):
-        dev_answers_from({"relation": "r"})
+        ask_all(mixture, ["Paris"], limits=RiskLimits(0.1), dev=among)
+    for damage in ({"relation": None}, {"probabilities": [2.0]}, {"probabilities": [math.nan]}, {"right": []}):
+        with pytest.raises(DamagedFile):
+            dev_answers_from(to_json(dev) | damage)
+    assert dev_answers_from(to_json(dev)) == dev

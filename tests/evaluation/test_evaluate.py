@@ -15,7 +15,8 @@ from askwell.answers.encode import NOT_ONE_TOKEN
 from askwell.answers.listed import NOT_A_CANDIDATE, best_first
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
-from askwell.evaluation.scoring import Evaluation, evaluate_split, score_facts, together
+from askwell.evaluation.examine import evaluate_split
+from askwell.evaluation.scoring import Evaluation, score_facts, together
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
@@ -101,7 +102,7 @@ def test_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     monkeypatch.setattr(listed, "NUMBERS_AT_ONCE", 1)
     chunked = evaluate_split(mixture, RELATION, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
     for one, other in zip(whole.outcomes, chunked.outcomes, strict=True):
         assert (one.x, one.y, one.rank, one.raw_rank) == (other.x, other.y, other.rank, other.raw_rank)
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-12)

@@ -12,10 +12,9 @@ from builders.worlds import CAPITALS, TEMPLATES, frozen
 from askwell.answers import encode
 from askwell.answers.candidates import Candidates
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
-from askwell.evaluation.examine import examine
+from askwell.evaluation.examine import evaluate_split, examine
+from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
-from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.trust import trust_of
 from askwell.lms.frozen import FrozenLM
 
@@ -134,6 +133,6 @@ def test_each_split_is_encoded_once(monkeypatch):
     monkeypatch.setattr(encode, "encode_facts", counting)
     alone = evaluate_split(mixture, CAPITALS, facts=shared)
     found = examine(mixture, CAPITALS, facts=shared)
-    trust_of(mixture, CAPITALS, found, facts=shared)
+    trust_of(found)
     assert found.evaluations["test"] == alone
     assert encoded == [CAPITALS.test, CAPITALS.dev]

@@ -7,9 +7,9 @@ from builders.outcomes import outcome
 from askwell.answers.candidates import Candidates
 from askwell.answers.listed import NOT_A_CANDIDATE
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.examine import examine
+from askwell.evaluation.examine import evaluate_split, examine
 from askwell.evaluation.labels import MOST_LABELS, added, figures_of, label_figures
-from askwell.evaluation.scoring import EvaluationFigures, evaluate_split, together
+from askwell.evaluation.scoring import EvaluationFigures, together
 from askwell.files import to_json
 
 LABELS = ("good", "bad", "neutral", "never")

@@ -19,10 +19,8 @@ from askwell.evaluation.metrics import (
     log_loss_of,
     macro,
     metric_named,
-    micro,
     scores_of,
     units_of,
-    with_raw_ranks,
 )
 from askwell.evaluation.outcomes import Outcome
 
@@ -45,7 +43,7 @@ def test_scores_against_the_reference(ranks: list[float]) -> None:
 @given(st.dictionaries(st.text(max_size=3), RANKS, min_size=1, max_size=4))
 def test_averages_against_the_reference(ranks: dict[str, list[float]]) -> None:
     everything = [rank for of_relation in ranks.values() for rank in of_relation]
-    assert micro(of_relations(ranks)) == pytest.approx(reference.brute_metrics(everything))
+    assert scores_of(of_relations(ranks)) == pytest.approx(reference.brute_metrics(everything))
     each = [reference.brute_metrics(of_relation) for of_relation in ranks.values()]
     means = {name: sum(scores[name] for scores in each) / len(each) for name in ("P@1", "P@10", "MRR")}
     assert macro(of_relations(ranks)) == pytest.approx(means)
@@ -54,7 +52,7 @@ def test_averages_against_the_reference(ranks: dict[str, list[float]]) -> None:
 def test_scores_match_those_computed_by_hand() -> None:
     outcomes = of_relations({"P19": [1.0, 2.0, 4.0], "P20": [20.0]})
     # Facts: one of four at 1, three of four within 10, 1 + 1/2 + 1/4 + 1/20 = 1.8 over four.
-    assert micro(outcomes) == pytest.approx({"P@1": 25, "P@10": 75, "MRR": 45})
+    assert scores_of(outcomes) == pytest.approx({"P@1": 25, "P@10": 75, "MRR": 45})
     # P19: 1/3, 3/3, 1.75/3. P20: 0, 0, 1/20.
     assert macro(outcomes) == pytest.approx({"P@1": 100 / 6, "P@10": 50, "MRR": (175 / 3 + 5) / 2})
 
@@ -89,7 +87,7 @@ def test_units_are_named_once_if_they_are_the_same() -> None:
 
 def test_raw_ranks_take_the_place_of_ranks() -> None:
     found = Outcome("r", "x", "y", ("y", "z"), 1.0, 2.0, -1.0, (), ())
-    assert scores_of(with_raw_ranks([found])) == {"P@1": 0.0, "P@10": 100.0, "MRR": 50.0}
+    assert scores_of([found.with_raw_rank()]) == {"P@1": 0.0, "P@10": 100.0, "MRR": 50.0}
 
 
 def test_no_outcomes_no_scores() -> None:
@@ -115,13 +113,13 @@ sys.modules[changed.__name__] = changed
 rank = 'Metric("rank", lambda outcome: outcome.rank, higher_is_better=False, scale=1.0, unit="places"),'
 exec(source.replace(entry, entry + entry.replace("10", "5") + rank), changed.__dict__)
 
-from askwell.cli.compare import MetricName
+from askwell.cli.runs import MetricName
 from askwell.evaluation.comparison import compare
 from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.description import _scores
 from askwell.views.to_files import markdown_table
-from askwell.views import score_tables
+from askwell.views import study_tables
 from askwell.views.study_rows import what_it_shows
 from askwell.runs.query import _BARE_SCORE, _BEST_FIRST, _COLUMNS
 
@@ -132,7 +130,7 @@ assert evaluation.micro == scores
 assert compare(outcomes, outcomes, metric="P@5").micro.a == 50.0
 assert "P@5" in MetricName.__args__
 assert "P@5" in _COLUMNS and "P@5" in _BEST_FIRST and _BARE_SCORE.fullmatch("P@5")
-assert "P@5" in score_tables.TABLE_METRICS
+assert "P@5" in study_tables.TABLE_METRICS
 card = markdown_table(*_scores({"test": evaluation.for_card()}))
 assert "| split | facts | P@1 | P@10 | P@5 | rank | MRR | ranked among |" in card
 assert "Means over facts (P@1, P@10, P@5, MRR in per cent; rank in places);" in card

@@ -8,8 +8,8 @@ from builders.worlds import CAPITALS, FACTS
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
+from askwell.evaluation.examine import evaluate_split
 from askwell.evaluation.projection import project, projection_scores
-from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.views.words import nearest_words
 

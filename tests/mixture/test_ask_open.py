@@ -29,7 +29,7 @@ from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, UsageError
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec

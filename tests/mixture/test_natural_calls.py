@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from askwell.answers.encode import EncodedRelation
 from askwell.data.split import split_shares
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, BadOption, UsageError
-from askwell.evaluation.examine import examine
 from askwell.specs.training_spec import FineTuningSpec
 
 TEMPLATE = "the capital of [X] is [Y] ."
@@ -76,7 +74,7 @@ def test_candidates_as_words_labels_and_files(mixture, tmp_path):
     [
         ([], "candidates are words"),
         ({"a": []}, "has no words"),
-        ({"a": ["w"], "b": ["w"]}, "to only one label"),
+        ({"a": ["w"], "b": ["w"]}, "cannot also be one of"),
         ({"a": ["b"], "b": ["c"]}, "is both a label and a word of 'a'"),
     ],
 )
@@ -228,16 +226,6 @@ def test_prompts_of_a_relation_and_templates_that_are_parsed_already():
     assert askwell.load_prompts("testbed:mined", relation) == askwell.load_prompts("testbed:mined", relation=relation)
     parsed = parse_template(TEMPLATE)
     assert askwell.load_prompts(parsed) == askwell.load_prompts([parsed]) == [parsed]
-
-
-def test_one_split_is_examined_by_its_name(mixture):
-    relation = askwell.load_relation("testbed:capital")
-    words = sorted({fact.y for fact in relation.dev})
-    given: Any = {"candidates": words, "controls": False, "prompts": False, "progress": False}
-    by_name = examine(mixture, relation, "dev", **given)
-    assert by_name.evaluations == examine(mixture, relation, splits=["dev"], **given).evaluations
-    with pytest.raises(BadOption, match="at least one split"):
-        examine(mixture, relation, [])
 
 
 def test_a_score_by_its_name_and_a_metric_without_one(mixture):

@@ -33,9 +33,7 @@ ORDER = [
 
 # The files of views that know nothing of what is shown, so that every object can show itself through them. All other
 # files of views say what is shown of evaluations and runs.
-PAPER = {
-    "charts", "document", "drawing", "plots", "printable", "progress_bar", "shown", "to_files", "to_html", "to_text",
-}  # fmt: skip
+PAPER = {"charts", "document", "drawing", "printable", "to_files", "to_html", "to_text"}
 
 
 def part_of(module: str) -> str:

@@ -19,7 +19,8 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.mixture.mixture import Mixture
 from askwell.prompts import context
-from askwell.prompts.context import LEAD_INS, SHOTS, best_opening, opening_scores, settle, with_label
+from askwell.prompts.context import LEAD_INS, SHOTS, best_opening, opening_scores, settle
+from askwell.prompts.prompt import with_label
 from askwell.runs.build_spec import build_run_spec
 from askwell.specs.mixture_spec import ContextScores, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec

@@ -7,8 +7,8 @@ import pytest
 from builders.outcomes import outcome
 
 from askwell.answers.strategy import PromptAnswers
-from askwell.errors import BadOption, UsageError
-from askwell.evaluation.agreement import consistency
+from askwell.errors import UsageError
+from askwell.evaluation.trust import consistency
 from askwell.runs.several_runs import run_consistency
 
 
@@ -54,8 +54,6 @@ def test_prompts_pair_by_pair(seed):
 
 
 def test_prompts_without_pairs():
-    with pytest.raises(BadOption, match="at least two prompts"):
-        consistency(answers_of([[1]], [[1.0]], [1]), np.array([True]))
     alone = consistency(answers_of([[1, 2]], [[1.0, 0.0]], [1]), np.array([False]))
     assert alone.all.weighted is None
     assert alone.all.pairs == 0

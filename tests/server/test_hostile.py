@@ -17,7 +17,7 @@ TOKEN = "a-token-of-twenty-four"
 
 @pytest.fixture(scope="module")
 def at(made_runs):
-    with served(Settings(runs=made_runs, body=200_000, body_seconds=0.7)) as running:
+    with served(Settings(runs=made_runs, body=200_000)) as running:
         yield running
 
 
@@ -103,8 +103,7 @@ def test_broken_json_is_told(at, raw):
 def test_text_that_is_no_text_is_refused(at):
     raw = json.dumps({"mixture": "soft", "xs": ["\ud800"]}).encode("ascii")
     response = httpx.post(f"{at.address}/api/v1/ask", content=raw, headers={"content-type": "application/json"})
-    assert response.status_code == 400
-    assert "the body is not JSON" in response.json()["error"]
+    assert "xs.0: " in error(response, 422)
 
 
 @pytest.mark.parametrize(
@@ -132,14 +131,6 @@ def test_large_bodies_are_refused_with_and_without_a_length(at):
     except httpx.TransportError:
         return  # the server may end the connection while the body is still being sent
     assert response.status_code == 413
-
-
-def test_a_body_that_never_comes_is_given_up(at):
-    with socket.create_connection(("127.0.0.1", at.port)) as raw:
-        head = f"POST /api/v1/ask HTTP/1.1\r\nHost: 127.0.0.1:{at.port}\r\nContent-Type: application/json\r\n"
-        raw.sendall(f"{head}Content-Length: 100\r\nConnection: close\r\n\r\n{{".encode())
-        received = b"".join(iter(lambda: raw.recv(65536), b""))
-    assert received.startswith(b"HTTP/1.1 408")
 
 
 @pytest.mark.parametrize(

@@ -156,9 +156,9 @@ def test_a_relation_is_searched_by_its_label_and_brings_its_own_xs(seen):
 def test_it_says_when_it_does_not_know(seen, at):
     service = at.service
     entry = service.catalogue.find("soft")
-    threshold = service.catalogue.threshold(entry)
+    threshold = entry.threshold
     assert threshold is not None
-    xs = list(service.catalogue.facts(entry))
+    xs = list(entry.facts)
     best = {x: found[0].probability for x, found in zip(xs, service.ask("soft", xs).result(600), strict=True)}
     page = seen.open(f"/?about=soft&x={min(best, key=lambda x: best[x])}")
     expect(page.locator(".answered").first.locator(".unknown")).to_contain_text("I do not know.")

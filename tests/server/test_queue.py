@@ -9,8 +9,7 @@ from builders.worlds import TEMPLATES, frozen
 
 from askwell.errors import LMUnavailable, NotFinite, UsageError
 from askwell.mixture.mixture import Mixture
-from askwell.server.loaded import Askable, LMSource, LoadedLMs
-from askwell.server.queue import AskQueue
+from askwell.server.queue import Askable, AskQueue, LMSource, LoadedLMs
 from askwell.server.refusals import Closing, Overloaded
 from askwell.server.settings import Settings
 
@@ -157,7 +156,7 @@ def test_closing_finishes_what_waits_and_takes_nothing_more():
     waiting = [queue.ask(askable("one"), [x]) for x in XS]
     closing = threading.Thread(target=queue.close)
     closing.start()
-    while not queue._closing:
+    while not queue._thread._shutdown:
         pass
     with pytest.raises(Closing):
         queue.ask(askable("one"), ["Peru"])

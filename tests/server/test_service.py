@@ -8,20 +8,18 @@ from builders.testbed import load_testbed_lm
 
 from askwell.data import testbed
 from askwell.data.facts import Fact
-from askwell.data.templates import parse_template
 from askwell.errors import DamagedFile, UsageError
-from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
 from askwell.runs.folder import load_runs, read_run
 from askwell.server.catalogue import Catalogue
-from askwell.server.jobs import Job, Order, facts_of
-from askwell.server.loaded import LMSource
+from askwell.server.jobs import Job
 from askwell.server.refusals import NoSuchName, Overloaded, SwitchedOff
+from askwell.server.schemas import TrainRequest
 from askwell.server.service import Service
 from askwell.server.settings import Settings
-from askwell.specs.training_spec import TrainingSpec
+from askwell.server.train_pages import check_order
 
-SYMBOL = parse_template("the symbol of [X] is [Y] .")
+SYMBOL = "the symbol of [X] is [Y] ."
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +65,7 @@ def test_answers_are_those_of_the_saved_mixture_and_of_its_templates(service, ma
 
 
 def test_what_is_known_of_an_x_is_what_the_world_says(service):
-    known = service.catalogue.facts(service.catalogue.find("soft"))
+    known = service.catalogue.find("soft").facts
     relation = testbed.testbed_relation("symbol")
     assert {x: one.golds for x, one in known.items()} == dict(relation.golds)
     for fact in relation.test:
@@ -121,14 +119,14 @@ def test_names_are_looked_up_and_never_become_paths(service, made_runs):
 
 def test_runs_that_come_change_or_go_are_noticed(runs):
     catalogue = Catalogue(runs)
-    before = catalogue.askable(catalogue.find("soft"))
+    before = catalogue.find("soft").askable
     shutil.copytree(runs / "soft", runs / "new")
     assert catalogue.find("new").kind == "tuned"
     shutil.rmtree(runs / "new")
     with pytest.raises(NoSuchName):
         catalogue.find("new")
     shutil.copytree(runs / "deep", runs / "soft", dirs_exist_ok=True)
-    after = catalogue.askable(catalogue.find("soft"))
+    after = catalogue.find("soft").askable
     assert before.key != after.key
 
 
@@ -141,8 +139,8 @@ def test_a_damaged_run_is_named_and_the_others_are_served(runs):
     assert str(runs) not in catalogue.problems["deep"]
     (runs / "soft" / "mixture" / "config.json").write_text("{}")
     with pytest.raises(DamagedFile) as damaged:
-        catalogue.askable(catalogue.find("soft"))
-    assert str(runs) not in str(damaged.value)
+        _ = catalogue.find("soft").askable
+    assert str(runs) not in catalogue.without_path(str(damaged.value))
 
 
 def test_long_hashes_are_cut_where_that_is_enough(made_runs, tmp_path):
@@ -169,10 +167,11 @@ def test_without_a_folder_the_testbed_answers(monkeypatch, tmp_path):
 # ── training ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def order(pairs: int = 200, **more) -> Order:
-    facts = tuple(fact for facts in testbed.testbed_relation("symbol").splits.values() for fact in facts)
-    return Order(
-        LMSource("testbed:bert"), "My symbols / ..", facts, (SYMBOL,), training=TrainingSpec(pairs=pairs), **more
+def order(pairs: int | None = 200, facts: dict[str, str] | None = None) -> TrainRequest:
+    told = [(fact.x, fact.y) for facts in testbed.testbed_relation("symbol").splits.values() for fact in facts]
+    given = [{"x": x, "y": y} for x, y in (told if facts is None else facts.items())]
+    return TrainRequest.model_validate(
+        {"lm": "testbed:bert", "relation": "My symbols / ..", "facts": given, "templates": [SYMBOL], "pairs": pairs}
     )
 
 
@@ -194,9 +193,10 @@ def test_a_job_is_a_run_like_any_other(training):
     assert run.record.relation.name == "My symbols / .."
     assert run.record.relation.split_by == "random"
     assert run.record.untuned is not None
-    assert job.history[-1]["pairs"] == run.record.history[-1].pairs
-    assert [line["P@1"] for line in job.history] == [line.dev["P@1"] for line in run.record.history]
-    entry = training.catalogue.find(job.folder.name)
+    assert job.history[-1].pairs == run.record.history[-1].pairs
+    assert [line.dev_p_at_1 for line in job.history] == [line.dev["P@1"] for line in run.record.history]
+    assert job.mixture == job.folder.name
+    entry = training.catalogue.find(job.mixture)
     assert training.ask(entry.name, ["iron"]).result(600)[0]
     again = over(training.train(order()))
     assert (again.state, again.message) == ("done", "This run already existed.")
@@ -235,11 +235,10 @@ def test_too_many_jobs_are_refused_and_waiting_ones_can_be_cancelled(training):
 
 def test_what_cannot_be_trained_is_told(training):
     with pytest.raises(UsageError):
-        training.train(Order(LMSource("testbed:bert"), "few", (Fact("iron", "Fe"),), (SYMBOL,)))
-    with pytest.raises(UsageError, match="pair 2 has an empty y"):
-        facts_of([("iron", "Fe"), ("gold", " ")])
-    unspellable = tuple(Fact(f"iron {number}", "☃" * number) for number in range(1, 20))
-    job = over(training.train(Order(LMSource("testbed:bert"), "snow", unspellable, (SYMBOL,))))
+        training.train(order(facts={"iron": "Fe"}))
+    with pytest.raises(UsageError, match="there are no facts"):
+        training.train(order(facts={}))
+    job = over(training.train(order(facts={f"iron {number}": "☃" * number for number in range(1, 20)})))
     assert job.state == "failed"
     assert "left" in job.message
     with pytest.raises(NoSuchName, match="there is no LM '/etc'"):
@@ -253,12 +252,10 @@ def test_training_can_be_switched_off(made_runs):
     service.close()
 
 
-def test_templates_are_checked_as_the_lm_reads_them(service):
+def test_templates_are_checked_as_the_lm_reads_them():
     facts = [Fact("iron", "Fe"), Fact("gold", "☃☃☃")]
-    found = service.check("testbed:bert", ["the symbol of [X] is [Y] .", "[X] only", "[X]'s is [Y]."], facts).result(
-        600
-    )
-    lm = load_lm("testbed:bert")
+    lm = load_testbed_lm("bert")
+    found = check_order(lm, [SYMBOL, "[X] only", "[X]'s is [Y]."], facts)
     first, second, third = found.templates
     expected = lm.tokenizer.tokenize("the symbol of A is B .")
     assert [token if token not in ("[X]", "[Y]") else "?" for token in first.tokens] == [

@@ -14,7 +14,7 @@ from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
 from askwell.data.testbed import lm_names
 from askwell.evaluation.comparison import compare
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
-from measure import Reader, answer, figures
+from measure_hard_prompts import Reader, answer, figures
 from recipe import RECIPES
 from registers_text import generate_registers_text
 from text import text_hash
@@ -15,7 +15,7 @@ from train_lm import MADE_FROM
 from askwell.data import testbed as world
 from askwell.data.facts import Relation
 from askwell.data.testbed import SECOND, lm_names
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
 
 LMS = [SECOND + name for name in lm_names(SECOND)]

@@ -13,7 +13,7 @@ from train_lm import MADE_FROM
 from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
 from askwell.data.testbed import PREFIX, lm_names, lms_folder
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
 
 HERE = [name for name in lm_names() if (lms_folder() / name / "config.json").exists()]

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import Objective, train

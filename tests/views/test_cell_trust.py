@@ -8,12 +8,10 @@ from builders.stores import A, B, keep, new_store
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import relations, told_facts, withheld_facts
-from askwell.evaluation.abstention import RiskCoverage
-from askwell.evaluation.agreement import Agreement, Consistency, SignalAreas
-from askwell.evaluation.calibration import Calibration
-from askwell.evaluation.controls import ControlFigures
+from askwell.evaluation.confidence import Calibration, RiskCoverage
+from askwell.evaluation.knowledge import ControlFigures
 from askwell.evaluation.projection import Projection
-from askwell.evaluation.trust import AtRisk, Trust
+from askwell.evaluation.trust import Agreement, AtRisk, Consistency, SignalAreas, Trust
 from askwell.views.document import MISSING
 from askwell.views.study import report_latex, report_markdown, report_page, study_of
 from askwell.views.study_cells import kept_runs
@@ -87,11 +85,11 @@ def cell(tmp_path_factory):
 def test_controls_and_gain(cell):
     """Of 6 facts 4 are right; majority has 1, the blank LM 2 on dev and on test: it is the best control."""
     assert cell.score.mean == pytest.approx(400 / 6)
-    assert cell.knowledge.best == "random-weights"
+    assert cell.knowledge.control == "random-weights"
     assert {name: scores.test for name, scores in cell.knowledge.controls.items()} == pytest.approx(
         {"majority": 100 / 6, "random-weights": 200 / 6}
     )
-    assert cell.knowledge.gain.gain == pytest.approx(200 / 6)
+    assert cell.knowledge.gain == pytest.approx(200 / 6)
     assert not cell.knowledge.is_there  # of two facts
 
 
@@ -151,20 +149,20 @@ def test_the_same_answers_of_two_seeds_are_counted_and_told(tmp_path):
     assert cell.seeds is not None
     assert cell.knowledge is not None
     assert cell.seeds.same == 0.75
-    assert cell.knowledge.gain.gain == pytest.approx(37.5)
+    assert cell.knowledge.gain == pytest.approx(37.5)
     assert "Tuned again with another seed, it gives the same answer to 75 %" in " ".join(trust_sentences(cell))
 
 
 def test_it_stands_in_every_format(store):
     study = study_of(store.runs(), drawn=0)
-    page = page_html(report_page("store", store.runs(), study))
+    page = page_html(report_page(study, "store"))
     for text in (page, report_markdown(study)):
         assert "Can I believe this?" in text
         assert "not a sign of knowledge" in text
     assert "tab:believe-set" in report_latex(study)
     assert study.as_json()["believe"][0]["knowledge"]["control"] == "random-weights"
     assert [table.name for table in study.tables][-2:] == ["believe-set", "parts-set"]
-    assert {"reliability-set-bert-base-cased", "risk_coverage-set"} <= {figure.name for figure in study.figures}
+    assert {"reliability-set-bert-base-cased", "risk_coverage-set"} <= {figure.name for figure in study.drawings}
 
 
 def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):

@@ -30,7 +30,6 @@ def test_the_sweep_of_a_demo():
         ({"lm": "testbed:bert", "names": ["capital", "testbed:capital"]}, "capital twice"),
         ({"lm": "testbed:bert", "names": ["capitol"]}, "capital"),
         ({"lm": "testbed:bert", "names": ["capital"], "quick": True}, "--quick"),
-        ({"lm": "testbed:bert", "seed": -1}, "--seed -1"),
     ],
 )
 def test_choices_that_are_refused(choices, told):

@@ -11,8 +11,9 @@ from scipy import stats
 from askwell.errors import DamagedFile
 from askwell.views.study import report_page, study_of, write_report
 from askwell.views.study_cells import RunGroup, kept_runs
-from askwell.views.study_figures import chosen_runs, curve_figure, interval, mean_curve, prompt_figures, score_figure
+from askwell.views.study_figures import chosen_runs, curve_drawing, interval, mean_curve, prompt_drawings, score_drawing
 from askwell.views.study_rows import lines_of
+from askwell.views.to_html import page_html
 
 
 def test_the_interval_of_a_cell_is_of_its_facts(tmp_path):
@@ -20,7 +21,7 @@ def test_the_interval_of_a_cell_is_of_its_facts(tmp_path):
     keep_arrows(store)
     drawn = interval(lines_of(kept_runs(store.runs()))[0].groups["init"])
     expected = stats.binomtest(1, 6).proportion_ci(method="wilson")
-    assert (drawn.score, drawn.low, drawn.high) == pytest.approx((100 / 6, 100 * expected.low, 100 * expected.high))
+    assert drawn == pytest.approx((100 / 6, 100 * expected.low, 100 * expected.high))
 
 
 def test_the_interval_of_a_mean_over_seeds_is_of_a_whole_number_of_right_answers(tmp_path):
@@ -32,14 +33,14 @@ def test_the_interval_of_a_mean_over_seeds_is_of_a_whole_number_of_right_answers
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     reach = z / (1 + z**2 / count) * (share * (1 - share) / count + z**2 / (4 * count**2)) ** 0.5
     expected = (100 * (1 + 3 + 4) / 12, 100 * (middle - reach), 100 * (middle + reach))
-    assert (drawn.score, drawn.low, drawn.high) == pytest.approx(expected)
+    assert drawn == pytest.approx(expected)
 
 
 def test_scores_are_told_in_words_too_and_the_same_each_time(tmp_path):
     store = new_store(tmp_path)
     keep_arrows(store)
     lines = lines_of(kept_runs(store.runs()))
-    first, again = score_figure(lines, "set").chart, score_figure(lines, "set").chart
+    first, again = score_drawing(lines, "set").chart, score_drawing(lines, "set").chart
     assert (first.svg(), first.pdf()) == (again.svg(), again.pdf())
     assert first.pdf().startswith(b"%PDF")
     assert b"CreationDate" not in first.pdf()
@@ -55,7 +56,7 @@ def test_a_curve_is_the_mean_of_runs_wherever_one_was_scored(tmp_path):
     group = RunGroup(tuple(kept_runs(store.runs())))
     # At 100 the second run is half way, at 50; at 200 the first has ended, at 50.
     assert mean_curve(group) == [(0.0, 10.0), (100.0, 50.0), (200.0, 65.0)]
-    drawn = curve_figure(lines_of(kept_runs(store.runs())), "set")
+    drawn = curve_drawing(lines_of(kept_runs(store.runs())), "set")
     assert drawn is not None
     assert "bert-base-cased · mined, soft: 10.0 at first, 65.0 at the end" in drawn.chart.description
 
@@ -63,10 +64,10 @@ def test_a_curve_is_the_mean_of_runs_wherever_one_was_scored(tmp_path):
 def test_runs_without_a_history_have_no_curve_and_a_damaged_one_is_named(tmp_path):
     store = new_store(tmp_path)
     made = keep(store, [1])
-    assert curve_figure(lines_of(kept_runs(store.runs())), "set") is None
+    assert curve_drawing(lines_of(kept_runs(store.runs())), "set") is None
     (store.run_folder(made.id) / "history.jsonl").write_text('{"pairs": 1}\n')
     with pytest.raises(DamagedFile, match=r"history\.jsonl is damaged"):
-        curve_figure(lines_of(kept_runs(store.runs())), "set")
+        curve_drawing(lines_of(kept_runs(store.runs())), "set")
 
 
 def test_soft_mixtures_with_most_prompts_are_drawn_the_lms_in_turn(tmp_path):
@@ -86,26 +87,21 @@ def test_soft_mixtures_with_most_prompts_are_drawn_the_lms_in_turn(tmp_path):
 def test_a_mixture_that_cannot_be_loaded_is_told_not_fatal(tmp_path):
     store = new_store(tmp_path)
     keep(store, [1])
-    figures, problems = prompt_figures(chosen_runs(lines_of(kept_runs(store.runs())), 1))
+    figures, problems = prompt_drawings(chosen_runs(lines_of(kept_runs(store.runs())), 1))
     assert figures == []
     assert len(problems) == 1
     assert problems[0].startswith("set:a on bert-base-cased: mined, soft is not drawn: ")
 
 
-def test_the_page_is_whole_and_takes_further_sections(tmp_path):
-    from askwell.views.document import Paragraph, Section
-    from askwell.views.to_html import page_html
-
+def test_the_page_is_whole(tmp_path):
     store = new_store(tmp_path / "runs <kept>")
     keep_arrows(store)
-    runs = store.runs()
-    study = study_of(runs, drawn=0)
-    page = report_page(store.folder.name, runs, study, further=[Section("Can I believe this?", (Paragraph("Yes."),))])
-    assert page.sections[-1].heading == "Can I believe this?"
+    study = study_of(store.runs(), drawn=0)
+    page = report_page(study, store.folder.name)
     (part,) = study.sets
-    assert [section.heading for section in page.sections[:-1]] == [
+    assert [section.heading for section in page.sections] == [
         "What was found",
-        *(one.title for one in (*part.tables, *part.figures)),
+        *(one.title for one in part.tables),
         "Some answers",
         *(one.title for one in part.trust_tables),
     ]
@@ -113,7 +109,7 @@ def test_the_page_is_whole_and_takes_further_sections(tmp_path):
     assert "runs &lt;kept&gt;" in html
     assert not re.search(r'(?:src|href)="(?!#|data:)', html)
     assert "<strong>" not in html.split("init → soft → deep")[0]
-    written = write_report(study, page, tmp_path / "out", ["csv"])
+    written = write_report(study, "runs", tmp_path / "out", ["csv"])
     names = [path.relative_to(tmp_path / "out").as_posix() for path in written]
     assert names[0] == "tables/main-set.csv"
     assert not any(name.startswith("report.") for name in names)
@@ -124,12 +120,10 @@ def test_the_page_is_whole_and_takes_further_sections(tmp_path):
 def test_a_new_report_leaves_nothing_of_the_old_one_and_all_that_is_not_ours(tmp_path):
     store = new_store(tmp_path / "runs")
     keep_arrows(store)
-    runs = store.runs()
-    study, out = study_of(runs, drawn=0), tmp_path / "out"
-    page = report_page(store.folder.name, runs, study)
-    first = write_report(study, page, out)
+    study, out = study_of(store.runs(), drawn=0), tmp_path / "out"
+    first = write_report(study, "runs", out)
     (out / "figures/mine.svg").write_text("<svg/>")
-    second = write_report(replace(study, sets=()), page, out, ["markdown"])
+    second = write_report(replace(study, sets=()), "runs", out, ["markdown"])
     assert [path.name for path in second] == ["report.md"]
     assert {path for path in first if path.exists()} == {out / "report.md"}
     assert (out / "figures/mine.svg").exists()

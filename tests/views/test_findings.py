@@ -9,9 +9,8 @@ from builders.stores import figures_of, keep, new_store, record_of, spec_of
 from askwell.data.testbed import told_facts, withheld_facts
 from askwell.runs.folder import write_run
 from askwell.views.document import Figure, Points, Table
-from askwell.views.findings import findings_of
-from askwell.views.findings_shown import relation_tables
-from askwell.views.study import sections_of, study_of
+from askwell.views.findings import findings_of, relation_tables
+from askwell.views.study import study_of
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of, same_facts
 from askwell.views.trust_figures import control_runs, trust_in
@@ -123,7 +122,7 @@ def test_what_may_be_guesses_is_said_to_be(store):
 def test_a_report_begins_with_a_sentence_and_a_chart(store):
     keep(store, WRONG, setting="init", tuned=False)
     keep(store, RIGHT)
-    first, *others = sections_of(study_of(store.runs(), drawn=0))
+    first, *others = study_of(store.runs(), drawn=0).sections
     assert first.heading == "What was found"
     sentence, chart = first.blocks[:2]
     assert isinstance(sentence, Points)

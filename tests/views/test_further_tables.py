@@ -6,11 +6,16 @@ import pytest
 from builders.stores import A, B, keep, new_store
 
 from askwell.errors import UsageError
-from askwell.views.score_tables import ablation_table, baselines_table, other_table
 from askwell.views.study import study_of
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
-from askwell.views.weight_tables import dependence_table, effective_table
+from askwell.views.study_tables import (
+    ablation_table,
+    baselines_table,
+    dependence_table,
+    effective_table,
+    other_table,
+)
 
 
 @pytest.fixture

@@ -7,33 +7,35 @@ from builders.stores import spec_of
 
 from askwell.specs.mixture_spec import WeightingName
 from askwell.views.paper_figures import is_distinct_y
-from askwell.views.study_cells import RunKind, fact_set_of, how_of, kind_of, source_of
+from askwell.views.study_cells import extras_of, fact_set_of, how_of, kind_of, source_of
 
 
 @pytest.mark.parametrize(
-    ("choices", "expected"),
+    ("choices", "kind", "extras"),
     [
-        ({"tuned": False}, RunKind("init")),
-        ({"tuned": False, "mixture": {"deep": True}}, RunKind("init")),
-        ({}, RunKind("soft")),
-        ({"mixture": {"deep": True}}, RunKind("deep")),
-        ({"training": {"tune_vectors": False}}, RunKind("weights only")),
-        ({"training": {"tune_weights": False}}, RunKind("vectors only")),
-        ({"training": {"tune_layers": False}}, RunKind("soft")),
+        ({"tuned": False}, "init", ()),
+        ({"tuned": False, "mixture": {"deep": True}}, "init", ()),
+        ({}, "soft", ()),
+        ({"mixture": {"deep": True}}, "deep", ()),
+        ({"training": {"tune_vectors": False}}, "weights only", ()),
+        ({"training": {"tune_weights": False}}, "vectors only", ()),
+        ({"training": {"tune_layers": False}}, "soft", ()),
         (
             {"mixture": {"deep": True}, "training": {"tune_weights": False}},
-            RunKind("deep, vectors and layers tuned"),
+            "deep, vectors and layers tuned",
+            (),
         ),
-        ({"training": {"tune_weights": False, "tune_vectors": False}}, RunKind("nothing tuned")),
-        ({"training": {"method": "em"}}, RunKind("soft", ("EM",))),
-        ({"mixture": {"weighting": "data-dependent", "deep": True}}, RunKind("deep", ("data-dependent",))),
-        ({"mixture": {"copies": 3, "noise": 0.5}}, RunKind("soft", ("3 copies",))),
-        ({"mixture": {"combine": "product"}}, RunKind("weights only", ("product of experts",))),
-        ({"tuned": False, "mixture": {"weights": "file"}}, RunKind("init", ("published weights",))),
+        ({"training": {"tune_weights": False, "tune_vectors": False}}, "nothing tuned", ()),
+        ({"training": {"method": "em"}}, "soft", ("EM",)),
+        ({"mixture": {"weighting": "data-dependent", "deep": True}}, "deep", ("data-dependent",)),
+        ({"mixture": {"copies": 3, "noise": 0.5}}, "soft", ("3 copies",)),
+        ({"mixture": {"combine": "product"}}, "weights only", ("product of experts",)),
+        ({"tuned": False, "mixture": {"weights": "file"}}, "init", ("published weights",)),
     ],
 )
-def test_the_spec_decides(choices, expected):
-    assert kind_of(spec_of(setting="any name", **choices)) == expected
+def test_the_spec_decides(choices, kind, extras):
+    spec = spec_of(setting="any name", **choices)
+    assert (kind_of(spec), extras_of(spec)) == (kind, extras)
 
 
 def test_random_vectors_are_a_source_of_their_own():
@@ -73,6 +75,6 @@ def test_the_set_is_what_stands_before_the_relation():
 
 def test_every_weighting_has_a_row_of_its_own():
     names = get_args(WeightingName)
-    kinds = {name: kind_of(spec_of(mixture={"weighting": name})).extras for name in names}
+    kinds = {name: extras_of(spec_of(mixture={"weighting": name})) for name in names}
     assert kinds["static"] == ()
     assert len(set(kinds.values())) == len(names)

@@ -7,17 +7,17 @@ from builders.testbed import load_testbed_lm
 from rich.console import Console
 
 import askwell
-from askwell.views import progress_bar
+from askwell.views import to_text
 
 
 def test_a_bar_shows_in_a_terminal_once_it_takes_long(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(to_text.time, "monotonic", lambda: now[0])
     for terminal, wanted, shows in ((True, None, True), (True, False, False), (False, None, False)):
         written = io.StringIO()
         console = Console(file=written, force_terminal=terminal, width=80)
         now[0] = 0.0
-        with progress_bar.Bar("facts", wanted, console) as advance:
+        with to_text.Bar("facts", wanted, console) as advance:
             advance(1, 40)
             assert written.getvalue() == ""
             now[0] = 2.5

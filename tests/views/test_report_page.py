@@ -16,7 +16,6 @@ from askwell.views.document import (
     Document,
     Drawing,
     Figure,
-    Key,
     Paragraph,
     Points,
     Row,
@@ -70,10 +69,9 @@ def page_with(text: str) -> Document:
             Row(text, (Cell(text), Cell(text, mark="wrong")), pale=True),
         ),
     )
-    figure = Figure(
-        (Drawing("gaps", chart, text, text),), text, (Key(text, "first", "dot"), Key(text, "second", "diamond"))
-    )
-    folded = Figure((Drawing("other", chart),), text, wide=True, folded=text)
+    figure = Figure((Drawing("gaps", chart, text, text),), text)
+    wide = Figure((Drawing("other", chart),), text, wide=True)
+    folded = Table(text, text, (), (Row(text, ()),), folded=text)
     blocks = (
         Paragraph(text),
         Points((text,)),
@@ -81,6 +79,7 @@ def page_with(text: str) -> Document:
         Code(((text, text),)),
         table,
         figure,
+        wide,
         folded,
     )
     return Document(text, text, ((text, text),), (Section(text, blocks),), foot=text)

@@ -6,9 +6,9 @@ import pytest
 from builders.stores import A, B, keep, keep_arrows, new_store
 
 from askwell.evaluation.comparison import compare
-from askwell.views.score_tables import arrows_table, main_table
 from askwell.views.study_cells import RunGroup, change_of, kept_runs
 from askwell.views.study_rows import lines_of
+from askwell.views.study_tables import arrows_table, main_table
 
 
 @pytest.fixture

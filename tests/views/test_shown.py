@@ -104,9 +104,9 @@ def test_candidates_labels_and_embeddings(mixture):
     assert "Candidates words: 1 word" in str(Candidates("words", ("Asia",)))
     assert [line.split() for line in str(figures_of(["a", "b"], [[3, 1], [0, 2]])).splitlines()] == [
         "Macro F1 82.9 over 2 labels".split(),  # noqa: SIM905 - F1 of a: 2·1·¾ / 1¾ = 6/7, of b: 2·⅔·1 / 1⅔ = 4/5
-        "label facts precision recall F1 taken for".split(),  # noqa: SIM905
-        ["a", "4", "100.0", "75.0", "85.7", "b", "(1)"],
-        ["b", "2", "66.7", "100.0", "80.0"],
+        "facts precision recall F1 → a → b".split(),  # noqa: SIM905
+        ["a", "4", "100.0", "75.0", "85.7", "3", "1"],
+        ["b", "2", "66.7", "100.0", "80.0", "0", "2"],
     ]
     embedded = str(askwell.Mixture(mixture.lm, "[X] lies in [Y] .").embed("France"))
     width = mixture.lm.model.config.hidden_size
@@ -195,7 +195,7 @@ def test_a_table_of_a_report():
 
 
 def test_only_so_many_rows_are_shown():
-    document = overview("many", ("n",), [(str(n),) for n in range(100)], ("n",), more=7)
+    document = overview("many", ("n",), [(str(n),) for n in range(107)], ("n",))
     assert len(plain_text(document).splitlines()) == 13
     assert plain_text(document).endswith("… and 97 more")
     assert "and 97 more" in Balanced(notebook_html(document)).words

@@ -131,6 +131,6 @@ def test_the_markdown_report_names_every_table_and_drawing(study):
     text = report_markdown(study)
     for made in study.tables:
         assert f"## {markdown_escaped(made.title)}\n" in text
-    for figure in study.figures:
+    for figure in study.drawings:
         assert f"(figures/{figure.name}.svg)" in text
     assert r"100 %\_&" in text

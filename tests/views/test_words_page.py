@@ -6,8 +6,7 @@ from looked_at import ANY_TEXT, prompt
 
 from askwell.views.to_html import page_html
 from askwell.views.words import nearest_words
-from askwell.views.words_document import words_document
-from askwell.views.words_figure import probability_figure
+from askwell.views.words_figure import probability_figure, words_document
 
 WITHOUT_END = {"img", "meta"}
 

@@ -4,40 +4,55 @@ Prompts that need different forms of a word (" Paris", "Paris") spell the same a
 one form are searched together. An answer of the whole mixture gets at least 1/n of its probability from one of n
 forms, so searching form by form, with a threshold that is lower by that factor, finds all answers that matter; they
 are then scored under all prompts.
+
+How prefixes of answers continue is read for each expert, a prompt with an x. A causal LM or a decoder reads what comes
+before y once for each expert and keeps its keys and values; opening a prefix then reads one token, the prefix's last,
+after those of all prefixes that it continues. Masked LMs, and LMs without a walk, read the whole sentence for each
+prefix.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.encode import AnswerKind
-from askwell.answers.likelihood import check_one_form
-from askwell.answers.prefixes import PrefixReader
-from askwell.answers.search import FoundAnswer, FoundAnswers, IsCounted, Prefix, SearchLimits, search_answers
+from askwell.answers.likelihood import check_one_form, multiply
+from askwell.answers.search import (
+    Continuations,
+    FoundAnswer,
+    FoundAnswers,
+    IsCounted,
+    Prefix,
+    SearchLimits,
+    search_answers,
+)
 from askwell.answers.tree import candidate_log_probs
-from askwell.lms.batches import PLACES, Words, words_of
+from askwell.lms.batches import PLACES, AnswerTokens, Words, words_of
 from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import speller
+from askwell.lms.walks.past import KeptRows, Past, Paths
+from askwell.prompts.long_answers import LongAnswers, bytes_of_cached_token
+from askwell.prompts.pairs import Tuned
 from askwell.prompts.prompt_set import PromptSet
 
 # The most bytes that are cached for the sentences of the questions searched at once.
 _KEPT_BYTES = 2**29
+# A search whose cached sentences outgrow this many bytes reads whole sentences from then on.
+_KEPT_BYTES_OF_READER = 2**29
+# The most logits held at once, except that those of all experts of one prefix always are.
+_LOGITS_AT_ONCE = 2**23
 
 
 class AnswerSearch:
     """Searches the answers of some prompts in their present state."""
 
     def __init__(
-        self,
-        prompt_set: PromptSet,
-        limits: SearchLimits,
-        kind: AnswerKind,
-        *,
-        only: int | None = None,
+        self, prompt_set: PromptSet, limits: SearchLimits, kind: AnswerKind, *, only: int | None = None
     ) -> None:
         """Prepare to search; with `only`, the answers of the prompt of that number, as if there were no other."""
         self._prompts, self._limits, self._tuned = prompt_set, limits, prompt_set.tuned
@@ -53,9 +68,7 @@ class AnswerSearch:
         self._exponents = prompt_set.weights.detach()[self._tuned.kept] if is_product else None
         if self._exponents is not None:
             check_one_form(prompt_set)
-        self._forms = {
-            PLACES[number]: self._tuned.kept[places == number] for number in sorted({*places.tolist()})
-        }  # fmt: skip
+        self._forms = {PLACES[number]: self._tuned.kept[places == number] for number in places.unique().tolist()}
 
     def best(
         self,
@@ -67,7 +80,7 @@ class AnswerSearch:
         """Return the most probable answers to each question, up to the limit of those that `counts` accepts. A question
         is the number of an x, or those of several, of whose p(y | x, r) the mean is meant. Weights that do not depend
         on x can replace the mixture's."""
-        bags = questions.view(len(questions), -1)
+        bags = questions[:, None] if questions.dim() == 1 else questions
         found = self._found(xs, bags, None, counts, log_weights)
         if len(self._forms) == 1:
             return found
@@ -100,45 +113,32 @@ class AnswerSearch:
         within = len(counted) >= self._limits.answers
         return counted[self._limits.answers - 1].log_probability if within else -math.inf
 
+    def _bags_at_once(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> int:
+        """Return how many bags can be searched at once, so that what is cached of their sentences fits into memory."""
+        lm, experts = self._prompts.lm, bags.shape[1] * len(self._tuned.kept)
+        tokens = int(self._prompts.pairs.longest_question(xs).max()) + self._limits.opened
+        return max(1, _KEPT_BYTES // (experts * tokens * bytes_of_cached_token(lm)))
+
     @torch.no_grad()
     def _found(
         self,
         xs: Words,
         bags: Int[Tensor, "bags xs"],
-        least: Sequence[float] | None,
-        counts: IsCounted | None,
-        log_weights: Tensor | None,
-    ) -> list[FoundAnswers]:
-        """Search the bags in batches, so that what is cached of their sentences fits into memory."""
-        found: list[FoundAnswers] = []
-        at_once = self._bags_at_once(xs, bags)
-        for start in range(0, len(bags), at_once):
-            some = bags[start : start + at_once]
-            sought = None if least is None else least[start : start + at_once]
-            counted = None if counts is None else _shifted(counts, start)
-            found += self._found_at_once(xs, some, sought, counted, log_weights)
-        return found
-
-    def _bags_at_once(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> int:
-        lm, experts = self._prompts.lm, bags.shape[1] * len(self._tuned.kept)
-        tokens = int(self._prompts.pairs.longest_question(xs).max()) + self._limits.opened
-        number = torch.finfo(lm.dtype).bits // 8
-        of_token = sum(2 * number * stack.layers * stack.width for stack in lm.stacks.values())
-        return max(1, _KEPT_BYTES // (experts * tokens * of_token))
-
-    def _found_at_once(
-        self,
-        xs: Words,
-        bags: Int[Tensor, "bags xs"],
         sought: Sequence[float] | None,
         counts: IsCounted | None,
-        given_weights: Tensor | None,
+        given_weights: Float[Tensor, " prompts"] | None,
     ) -> list[FoundAnswers]:
+        if not len(bags):
+            return []
+        at_once = self._bags_at_once(xs, bags)
+        if len(bags) > at_once:
+            first = self._found(xs, bags[:at_once], sought and sought[:at_once], counts, given_weights)
+            later = counts and (lambda number, text: counts(at_once + number, text))
+            return first + self._found(xs, bags[at_once:], sought and sought[at_once:], later, given_weights)
         prompt_set, size = self._prompts, bags.shape[1]
         everyone = bags.flatten()
-        if given_weights is None:
-            given_weights = prompt_set.log_weights_for(xs, everyone)
-        log_weights = given_weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
+        weights = prompt_set.log_weights_for(xs, everyone) if given_weights is None else given_weights
+        log_weights = weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
         results: list[list[FoundAnswers]] = [[] for _ in bags]
         # An answer of the whole mixture may get as little as this from the prompts of each form.
         of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
@@ -233,6 +233,152 @@ def _none_counts(_question: int, _text: str) -> bool:
     return False
 
 
-def _shifted(counts: IsCounted, start: int) -> IsCounted:
-    """Adapt `counts` to questions that are numbered from `start`."""
-    return lambda number, text: counts(start + number, text)
+class PrefixReader:
+    """Opens prefixes of answers to some questions, with the same prompts for all of them. Made for one search."""
+
+    def __init__(
+        self,
+        answers: LongAnswers,
+        tuned: Tuned,
+        xs: Words,
+        texts: Int[Tensor, "questions experts"],
+        prompts: Int[Tensor, " experts"],
+        exponents: Float[Tensor, " prompts"] | None = None,
+        never: Sequence[int] = (),
+    ) -> None:
+        """Prepare to read prefixes; in a product, the prompts of each x are multiplied with these exponents into one
+        expert. The tokens of `never` continue no prefix, like those that are never part of an answer."""
+        self._answers, self._tuned, self._xs, self._texts, self._prompts = answers, tuned, xs, texts, prompts
+        self._lm, self._exponents = answers.lm, exponents
+        self._never = torch.tensor([*answers.never, *never], dtype=torch.long, device=self._lm.device)
+        self._kept: KeptRows | None = None
+        self._by_sentences = False
+        self._opened: dict[tuple[int, tuple[int, ...]], tuple[Paths, Paths | None]] = {}
+        """The cached rows of each prefix that was opened, under each expert, and the encoder's."""
+        self._hidden_after: dict[tuple[int, tuple[int, ...]], Float[Tensor, "experts width"]] = {}
+        """What the output embedding reads after each of them, for when it is opened again."""
+
+    @torch.no_grad()
+    def __call__(self, prefixes: Sequence[Prefix], branches: int) -> Continuations:
+        """Return how the prefixes continue, in order."""
+        texts = self._texts[[prefix.question for prefix in prefixes]]
+        log_joint = torch.stack([prefix.log_joint for prefix in prefixes])
+        parts = []
+        start = 0
+        for logits in self._logits(prefixes, texts):
+            some = slice(start, start + len(logits))
+            parts.append(self._best(logits, texts[some], log_joint[some], branches))
+            start = some.stop
+        return Continuations.joined(parts)
+
+    def _best(
+        self, logits: Float[Tensor, "prefixes experts vocabulary"], texts: Tensor, log_joint: Tensor, branches: int
+    ) -> Continuations:
+        prompts = self._prompts.expand(len(texts), -1)
+        log_totals = logits.logsumexp(2)
+        every = torch.arange(prompts.numel(), device=prompts.device)
+        self._answers.reader.refuse_not_finite(every, prompts.flatten(), log_totals.flatten())
+        log_end = None
+        if not self._answers.fills_masks:
+            ends = self._answers.ends_of(self._xs, texts.flatten(), prompts.flatten()).view(*texts.shape, 1)
+            log_end = logits.gather(2, ends)[..., 0].double() - log_totals.double()
+        if self._exponents is not None:
+            shape = (len(logits), -1, len(self._exponents))
+            log_probs = (logits - log_totals.unsqueeze(2)).unflatten(1, shape[1:])
+            of_ends = None if log_end is None else log_end.view(shape).to(logits.dtype)
+            one_end = self._answers.has_one_end
+            logits, log_end, log_totals = multiply(log_probs, of_ends, self._exponents, one_end=one_end)
+            log_end = None if log_end is None else (log_end - log_totals).double()
+        logits.index_fill_(2, self._never, -torch.inf)
+        return Continuations.best_of(log_joint, logits, log_totals, log_end, branches)
+
+    def _logits(self, prefixes: Sequence[Prefix], texts: Tensor) -> Iterator[Float[Tensor, "some experts vocabulary"]]:
+        """Yield the logits after the prefixes, in batches."""
+        experts = len(self._prompts)
+        together = max(1, _LOGITS_AT_ONCE // (experts * self._lm.vocabulary_size))
+        if not self._keeps(prefixes):
+            for start in range(0, len(prefixes), together):
+                some = slice(start, start + together)
+                yield self._of_sentences(prefixes[some], texts[some]).view(-1, experts, self._lm.vocabulary_size)
+            return
+        for hidden in self._hidden(prefixes, texts).split(together * experts):
+            yield self._lm.head.logits(hidden).view(-1, experts, self._lm.vocabulary_size)
+
+    def _keeps(self, prefixes: Sequence[Prefix]) -> bool:
+        """Tell whether the sentences so far can be cached; once they cannot, neither can later, longer ones."""
+        if self._by_sentences or self._answers.fills_masks:
+            return False
+        longest = self._longest_question + max(len(prefix.tokens) for prefix in prefixes)
+        rows = 0 if self._kept is None else self._kept.count
+        self._by_sentences = not self._lm.can_keep(longest) or rows * self._lm.bytes_of_kept_row > _KEPT_BYTES_OF_READER
+        if self._by_sentences:
+            self._kept = None
+            self._opened.clear()
+            self._hidden_after.clear()
+        return not self._by_sentences
+
+    @cached_property
+    def _longest_question(self) -> int:
+        """The most tokens that come before y."""
+        prompts = self._prompts.expand(len(self._texts), -1).flatten()
+        return int(self._answers.table.lengths(self._xs, self._texts.flatten(), prompts).max())
+
+    # ── whole sentences ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _of_sentences(self, prefixes: Sequence[Prefix], texts: Tensor) -> Float[Tensor, "pairs vocabulary"]:
+        lm, experts = self._lm, len(self._prompts)
+        texts, prompts = texts.flatten(), self._prompts.repeat(len(prefixes))
+        done = torch.tensor([len(prefix.tokens) for prefix in prefixes], device=lm.device).repeat_interleave(experts)
+        whole = [len(prefix.tokens) if prefix.length is None else prefix.length for prefix in prefixes]
+        lengths = torch.tensor(whole, device=lm.device).repeat_interleave(experts)
+        longest, filler = max(whole), lm.special.mask if self._answers.fills_masks else 0
+        padded = [[*prefix.tokens, *[filler] * (longest - len(prefix.tokens))] for prefix in prefixes]
+        ids = torch.tensor(padded, dtype=torch.long, device=lm.device).view(len(prefixes), longest)
+        ys = AnswerTokens(ids.repeat_interleave(experts, 0), lengths, done, torch.ones_like(done))
+        logits = torch.empty(len(texts), lm.vocabulary_size, dtype=lm.parameter_dtype, device=lm.device)
+        sentences = self._answers.reader.sentences
+        for chosen, batch in sentences(self._tuned, self._answers.table, self._xs, texts, prompts, ys):
+            logits[chosen] = lm.logits(batch, self._tuned.vectors, self._tuned.deltas)
+        return logits
+
+    # ── cached questions ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hidden(self, prefixes: Sequence[Prefix], texts: Tensor) -> Float[Tensor, "pairs width"]:
+        """Return what the output embedding reads after each prefix under each expert."""
+        names = [(prefix.question, prefix.tokens) for prefix in prefixes]
+        fresh = [row for row, name in enumerate(names) if name not in self._hidden_after]
+        if fresh:
+            of_fresh = [prefixes[row] for row in fresh]
+            # A search opens all its questions first, and then only prefixes of their answers.
+            is_start = not of_fresh[0].tokens
+            hidden = self._read_questions(of_fresh, texts[fresh]) if is_start else self._read_tokens(of_fresh)
+            self._hidden_after |= zip([names[row] for row in fresh], hidden.split(len(self._prompts)), strict=True)
+            if len(fresh) == len(prefixes):
+                return hidden
+        return torch.cat([self._hidden_after[name] for name in names])
+
+    def _read_questions(self, prefixes: Sequence[Prefix], texts: Tensor) -> Float[Tensor, "pairs width"]:
+        prompts = self._prompts.repeat(len(texts))
+        hidden, past = self._answers.beginnings(self._tuned, self._xs, texts.flatten(), prompts)
+        self._note(prefixes, past)
+        return hidden
+
+    def _read_tokens(self, prefixes: Sequence[Prefix]) -> Float[Tensor, "pairs width"]:
+        paths, source = zip(*(self._opened[prefix.question, prefix.tokens[:-1]] for prefix in prefixes), strict=True)
+        sources = [each for each in source if each is not None]
+        assert self._kept is not None
+        past = Past(self._kept, Paths.stacked(paths), Paths.stacked(sources) if sources else None)
+        last = torch.tensor([prefix.tokens[-1] for prefix in prefixes], device=self._lm.device)
+        batch = self._answers.next_tokens(last.repeat_interleave(len(self._prompts)), past)
+        hidden, own = self._lm.hidden_and_kept(batch, self._tuned.vectors, self._tuned.deltas)
+        assert own is not None
+        self._note(prefixes, past.with_own(own))
+        return hidden
+
+    def _note(self, opened: Sequence[Prefix], past: Past) -> None:
+        """Cache the rows of opened prefixes, the experts of each in consecutive rows."""
+        self._kept = past.kept
+        rows = torch.arange(len(opened) * len(self._prompts), device=self._lm.device).split(len(self._prompts))
+        for prefix, own in zip(opened, rows, strict=True):
+            of_prefix = past.of(own)
+            self._opened[prefix.question, prefix.tokens] = (of_prefix.paths, of_prefix.source)

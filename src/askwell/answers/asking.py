@@ -1,9 +1,11 @@
 """How prompts answer, by what counts as an answer; and several mixtures of one LM asked at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
+from torch import Tensor
 
 from askwell.answers.candidate_answers import CandidateAnswers
 from askwell.answers.candidates import Candidates
@@ -48,79 +50,68 @@ class AskedTogether:
         joint = [answers.prompts for answers in each if isinstance(answers, OneTokenAnswers)]
         prompts = [prompt for of_mixture in joint for prompt in of_mixture.prompts]
         self._reader = PairReader(self._lm, prompts, reads_x=False)
-        self._first: dict[PromptSet, int] = {}
-        first = 0
-        for of_mixture in joint:
-            self._first[of_mixture] = first
-            first += len(of_mixture.prompts)
-        self._tuned = _joined(joint, first) if joint else None
+        firsts = accumulate((len(of_mixture.prompts) for of_mixture in joint), initial=0)
+        self._first = dict(zip(joint, firsts, strict=False))
+        if joint:
+            self._tuned = _joined(joint, len(prompts))
 
     def ask(self, questions: Sequence[AskedX]) -> list[Replies]:
         """Return the most probable answers to each question, best first. Every x must be one that can be asked."""
         found: dict[int, Replies] = {}
-        joint = [number for number, question in enumerate(questions) if question.answers.prompts in self._first]
-        for some in self._within_bounds(questions, joint):
-            found |= zip(some, self._read([questions[number] for number in some]), strict=True)
-        alone: dict[tuple[Answers, int], list[int]] = {}
+        some: list[int] = []
+        prompts = 0
         for number, question in enumerate(questions):
-            if number not in found:
-                alone.setdefault((question.answers, question.top), []).append(number)
-        for (answers, top), numbers in alone.items():
+            if question.answers.prompts in self._first:
+                added = len(question.answers.prompts.prompts)
+                if some and (prompts + added) * self._lm.vocabulary_size > _NUMBERS_AT_ONCE:
+                    found |= self._read(questions, some)
+                    some, prompts = [], 0
+                some.append(number)
+                prompts += added
+        if some:
+            found |= self._read(questions, some)
+        alone = [number for number in range(len(questions)) if number not in found]
+        for (answers, top), numbers in _by_mixture(questions, alone).items():
             found |= zip(numbers, answers.ask([questions[number].x for number in numbers], top), strict=True)
         return [found[number] for number in range(len(questions))]
 
-    def _within_bounds(self, questions: Sequence[AskedX], numbers: Sequence[int]) -> Iterator[list[int]]:
-        some: list[int] = []
-        prompts = 0
-        for number in numbers:
-            added = len(questions[number].answers.prompts.prompts)
-            if some and (prompts + added) * self._lm.vocabulary_size > _NUMBERS_AT_ONCE:
-                yield some
-                some, prompts = [], 0
-            some.append(number)
-            prompts += added
-        if some:
-            yield some
-
-    def _read(self, questions: Sequence[AskedX]) -> list[Replies]:
-        device = self._lm.device
-        words = words_of([question.x for question in questions], self._lm.wording, device)
-        counts = [len(question.answers.prompts.prompts) for question in questions]
-        rows = torch.arange(len(questions), device=device).repeat_interleave(torch.tensor(counts, device=device))
-        ranges = [
-            torch.arange(count, device=device) + self._first[question.answers.prompts]
-            for question, count in zip(questions, counts, strict=True)
-        ]
-        if self._tuned is None:
-            raise RuntimeError("no mixture is read in common")
-        of_pairs = self._reader.pair_log_probs(self._tuned, words, rows, torch.cat(ranges)).split(counts)
+    def _read(self, questions: Sequence[AskedX], numbers: Sequence[int]) -> dict[int, Replies]:
+        """Answer the questions of these numbers, all of which are about answers of one token."""
+        device, mixtures = self._lm.device, [questions[number].answers.prompts for number in numbers]
+        words = words_of([questions[number].x for number in numbers], self._lm.wording, device)
+        prompts = [torch.arange(len(one.prompts), device=device) + self._first[one] for one in mixtures]
+        counts = [len(one.prompts) for one in mixtures]
+        rows = torch.arange(len(numbers), device=device).repeat_interleave(torch.tensor(counts, device=device))
+        of_pairs = self._reader.pair_log_probs(self._tuned, words, rows, torch.cat(prompts)).split(counts)
+        row_of = {number: row for row, number in enumerate(numbers)}
         found: dict[int, Replies] = {}
-        groups: dict[tuple[Answers, int], list[int]] = {}
-        for number, question in enumerate(questions):
-            groups.setdefault((question.answers, question.top), []).append(number)
-        for (answers, top), numbers in groups.items():
+        for (answers, top), some in _by_mixture(questions, numbers).items():
             assert isinstance(answers, OneTokenAnswers)
-            log_probs = torch.stack([of_pairs[number] for number in numbers])
-            asked = torch.tensor(numbers, device=device)
-            found |= zip(numbers, answers.replies(words, asked, log_probs, top), strict=True)
-        return [found[number] for number in range(len(questions))]
+            asked = [row_of[number] for number in some]
+            log_probs = torch.stack([of_pairs[row] for row in asked])
+            found |= zip(some, answers.replies(words, torch.tensor(asked, device=device), log_probs, top), strict=True)
+        return found
+
+
+def _by_mixture(questions: Sequence[AskedX], numbers: Sequence[int]) -> dict[tuple[Answers, int], list[int]]:
+    groups: dict[tuple[Answers, int], list[int]] = {}
+    for number in numbers:
+        groups.setdefault((questions[number].answers, questions[number].top), []).append(number)
+    return groups
 
 
 def _joined(each: Sequence[PromptSet], prompts: int) -> Tuned:
     """Return the parameters of all mixtures as those of one; what a shallow one adds to deeper layers is 0."""
-    lm = each[0].lm
-    deltas = None
+
+    def delta(of_mixture: PromptSet, stack: str, layer: int, width: int) -> Tensor:
+        deltas = of_mixture.layer_deltas
+        return deltas[stack][layer].detach() if deltas else of_mixture.vectors.new_zeros(len(of_mixture.vectors), width)
+
+    lm, deltas = each[0].lm, None
     if any(of_mixture.layer_deltas for of_mixture in each):
         deltas = {
             name: [
-                torch.cat(
-                    [
-                        of_mixture.layer_deltas[name][layer].detach()
-                        if of_mixture.layer_deltas
-                        else of_mixture.vectors.new_zeros(len(of_mixture.vectors), stack.width)
-                        for of_mixture in each
-                    ]
-                )
+                torch.cat([delta(of_mixture, name, layer, stack.width) for of_mixture in each])
                 for layer in range(stack.layers)
             ]
             for name, stack in lm.stacks.items()

@@ -77,11 +77,7 @@ class CandidateAnswers(ListedAnswers):
 
     def _find(self, ys: Sequence[str]) -> list[int | None]:
         """Return the number of the label that each y is, or is a word of; None if there is none."""
-        return [self._number_of[y] if y in self._number_of else self._of_tokens(y) for y in ys]
-
-    def _of_tokens(self, y: str) -> int | None:
-        tokens = self._tokenised(y)
-        return None if tokens is None else self._by_tokens.get(tokens)
+        return [self._number_of.get(y, self._by_tokens.get(self._tokenised(y) or ())) for y in ys]
 
     def _tokenised(self, word: str) -> tuple[tuple[int, ...], ...] | None:
         """Return the word's tokens at each place, or its number among words of one token; None if it is no answer."""

@@ -2,18 +2,18 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Relation
-from askwell.errors import BadFile, BadOption
+from askwell.errors import AskwellError, BadFile, BadOption
 from askwell.files import read_text
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 
 @checked_or("candidates can be given as they are, without Candidates: candidates=['Paris', 'Rome']")
@@ -76,24 +76,34 @@ def load_candidates(path: Path | str) -> Candidates:
         for number, line in lines.items():
             _check_length(path, number, line)
         return Candidates(path.stem, _distinct(lines.values()))
-    label_of: dict[str, str] = {}
-    line_of: dict[str, int] = {}
+    found: list[tuple[int, str, str]] = []
     for number, line in lines.items():
         label, words = (part.strip() for part in re.split(r":(?:\s|$)", line, maxsplit=1))
-        line_of.setdefault(label, number)
         of_label = _distinct(word.strip() for word in words.split(","))
         if not of_label:
             raise BadFile(path, f"line {number}: {label!r} has no words; write {label}: word, word")
         for word in of_label:
             _check_length(path, number, word)
-            if label_of.setdefault(word, label) != label:
-                problem = f"{word!r} is already a word of {label_of[word]!r} and cannot also be one of {label!r}"
-                raise BadFile(path, f"line {number}: {problem}")
+            found.append((number, label, word))
+    return _labelled(path.stem, found, lambda number, problem: BadFile(path, f"line {number}: {problem}"))
+
+
+def _labelled(
+    name: str, words: Iterable[tuple[int, str, str]], error: Callable[[int, str], AskwellError]
+) -> Candidates:
+    """Return words with their labels, each after the number of its line, which an error names."""
+    label_of: dict[str, str] = {}
+    line_of: dict[str, int] = {}
+    for number, label, word in words:
+        line_of.setdefault(label, number)
+        if label_of.setdefault(word, label) != label:
+            problem = f"{word!r} is already a word of {label_of[word]!r} and cannot also be one of {label!r}"
+            raise error(number, problem)
     for word, label in label_of.items():
         if word != label and word in line_of:
             problem = f"{word!r} is both a label and a word of {label!r}; facts with it would be ambiguous"
-            raise BadFile(path, f"line {line_of[word]}: {problem}")
-    return Candidates(path.stem, tuple(label_of), tuple(label_of.values()))
+            raise error(line_of[word], problem)
+    return Candidates(name, tuple(label_of), tuple(label_of.values()))
 
 
 def _check_length(path: Path, number: int, word: str) -> None:
@@ -113,25 +123,16 @@ def as_candidates(given: GivenCandidates) -> Candidates | None:
         if not words or not all(isinstance(word, str) for word in words):
             raise BadOption(f"candidates are words, such as ['Paris', 'Rome']; got {str(words)[:60]}")
         return Candidates("candidates", _distinct(word.strip() for word in words))
-    of_label = {
-        label: list(words) if isinstance(words, Iterable) and not isinstance(words, str) else [words]
-        for label, words in given.items()
-    }
-    label_of: dict[str, str] = {}
-    for label, words in of_label.items():
-        if not words:
+    found = []
+    for label, words in given.items():
+        of_label = list(words) if isinstance(words, Iterable) and not isinstance(words, str) else [words]
+        if not of_label:
             raise BadOption(f"the label {label!r} has no words; write {{{label!r}: ['word', …]}}")
-        for word in words:
+        for word in of_label:
             if not isinstance(word, str):
                 raise BadOption(f"the words of the label {label!r} must be strings, not {type(word).__name__}")
-            if label_of.setdefault(word, label) != label:
-                raise BadOption(
-                    f"{word!r} is a word of {label_of[word]!r} and of {label!r}; it can belong to only one label"
-                )
-    for word, label in label_of.items():
-        if word != label and word in of_label:
-            raise BadOption(f"{word!r} is both a label and a word of {label!r}; facts with it would be ambiguous")
-    return Candidates("candidates", tuple(label_of), tuple(label_of.values()))
+            found.append((0, label, word))
+    return _labelled("candidates", found, lambda _number, problem: BadOption(problem))
 
 
 def train_candidates(relation: Relation) -> Candidates:

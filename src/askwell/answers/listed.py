@@ -28,6 +28,10 @@ MOST_XS_OF_PRIOR = 500
 NUMBERS_AT_ONCE = 2**23
 
 
+Best = tuple[tuple[str, ...], tuple[float, ...]]
+"""The most probable answers to a fact, and their probabilities."""
+
+
 class Ranked(NamedTuple):
     """The ranks of the right answers of some facts."""
 
@@ -176,17 +180,25 @@ class ListedAnswers(Answers):
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    @torch.no_grad()
     def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
         """Yield the best answers of every prompt by itself to each x; among candidates, probabilities sum to one."""
         self.check_askable(xs)
-        (words, rows), given, kept = self._words(xs), self._given(), self.prompts.tuned.kept.tolist()
+        (words, rows), kept = self._words(xs), self.prompts.tuned.kept.tolist()
         for row in rows.split(1):
-            log_probs = self.by_prompt(words, row)[0][:, given]
-            best = self._normalised(log_probs).max(1)
-            numbers, probabilities = given[best.indices].tolist(), best.values.exp().tolist()
-            own = [(prompt, self.word(numbers[prompt]), probabilities[prompt]) for prompt in kept]
-            yield self._prompt_replies(self.prompts.weights.detach(), own)
+            best = self._best_of_prompts(words, row)
+            yield self._prompt_replies(self.prompts.weights.detach(), [(prompt, *best[prompt]) for prompt in kept])
+
+    def prompts_behind(self, x: str) -> list[PromptReply]:
+        """Return each prompt with its weight for x and its own best answer, heaviest first."""
+        self.check_askable([x])
+        return self._behind(x, self._best_of_prompts(*self._words([x])))
+
+    @torch.no_grad()
+    def _best_of_prompts(self, xs: Words, row: Int[Tensor, " 1"]) -> list[tuple[str, float]]:
+        """Return the best answer of every prompt to an x, and its probability."""
+        given = self._given()
+        best = self._normalised(self.by_prompt(xs, row)[0][:, given]).max(1)
+        return list(zip(map(self.word, given[best.indices].tolist()), best.values.exp().tolist(), strict=True))
 
     def _replies(
         self,
@@ -230,7 +242,7 @@ class ListedAnswers(Answers):
         facts = [encoded.facts[row] for row in rows.tolist()]
         corrected = prior.correct(log_probs, facts, golds, top) if isinstance(prior, ListedPrior) else []
         shown = self._normalised(log_probs)
-        return self.rankings(self.ranked(log_probs, facts, golds, shown), self.best(shown, top)), corrected
+        return self.rankings(log_probs, facts, golds, self.best(shown, top), shown), corrected
 
     def _normalised(self, log_probs: Float[Tensor, "*rest answers"]) -> Float[Tensor, "*rest answers"]:
         """Return log-probabilities that sum to one over the list, if nothing else can be answered."""
@@ -240,24 +252,23 @@ class ListedAnswers(Answers):
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
         """Return the rankings of all facts without their best answers, and their log-loss, None if it is infinite."""
         rankings: list[Ranking] = []
-        log_probabilities = []
         for rows in self.batches(encoded):
-            log_probs = self.log_probs(encoded.xs, rows)
-            facts = [encoded.facts[row] for row in rows.tolist()]
-            ranked = self.ranked(self._normalised(log_probs), facts, golds)
-            rankings += self.rankings(ranked)
-            log_probabilities.append(ranked.log_probabilities)
-        log_loss = -float(torch.cat(log_probabilities).mean())
+            log_probs = self._normalised(self.log_probs(encoded.xs, rows))
+            rankings += self.rankings(log_probs, [encoded.facts[row] for row in rows.tolist()], golds)
+        log_probabilities = [ranking.log_probability for ranking in rankings]
+        log_loss = -float(torch.tensor(log_probabilities, dtype=self.prompts.weight_logits.dtype).mean())
         return rankings, log_loss if math.isfinite(log_loss) else None
 
-    def ranked(
+    def rankings(
         self,
         scores: Float[Tensor, "facts answers"],
         facts: Sequence[Fact],
         golds: Golds,
+        best: Sequence[Best] = (),
         log_probs: Float[Tensor, "facts answers"] | None = None,
-    ) -> Ranked:
-        """Rank the ys of facts by the scores of all answers: their log-probabilities, unless these are given."""
+    ) -> list[Ranking]:
+        """Rank the ys of facts by the scores of all answers, which are their log-probabilities unless these are given;
+        with the best answers to each fact, if there are any."""
         numbers, others = self._gold_numbers(facts), []
         self.numbers_of([y for fact in facts for y in golds.get(fact.x, ())])  # all at once
         for fact, number in zip(facts, numbers, strict=True):
@@ -265,12 +276,13 @@ class ListedAnswers(Answers):
             others.append(sorted(other for other in of_x if other is not None))
         most = max(map(len, others), default=0)
         padded = torch.tensor([row + [-1] * (most - len(row)) for row in others], dtype=torch.long)
-        device = scores.device
-        of_golds = torch.tensor(numbers, device=device)
-        ranked = rank_golds(scores, of_golds, padded.view(len(facts), most).to(device))
-        if log_probs is None:
-            return ranked
-        return ranked._replace(log_probabilities=log_probs.gather(1, of_golds[:, None])[:, 0])
+        of_golds = torch.tensor(numbers, device=scores.device)
+        ranked = rank_golds(scores, of_golds, padded.view(len(facts), most).to(scores.device))
+        if log_probs is not None:
+            ranked = ranked._replace(log_probabilities=log_probs.gather(1, of_golds[:, None])[:, 0])
+        columns = [column.tolist() for column in ranked]
+        none: Best = (), ()
+        return [Ranking(*ranks, *own) for *ranks, own in zip(*columns, best or [none] * len(facts), strict=True)]
 
     def _gold_numbers(self, facts: Sequence[Fact]) -> list[int]:
         numbers = [number for number in self.numbers_of([fact.y for fact in facts]) if number is not None]
@@ -278,24 +290,11 @@ class ListedAnswers(Answers):
             raise ValueError("only facts whose y is one of the answers can be ranked")
         return numbers
 
-    def best(self, log_probs: Float[Tensor, "facts answers"], top: int) -> list[tuple[tuple[str, ...], Tensor]]:
+    def best(self, log_probs: Float[Tensor, "facts answers"], top: int) -> list[Best]:
         """Return the most probable answers of each row, and their probabilities."""
         best = best_first(log_probs, min(max(top, 1), log_probs.shape[1]))[:, :top]
-        return [
-            (tuple(map(self.word, answers.tolist())), of_fact[answers].exp())
-            for of_fact, answers in zip(log_probs, best, strict=True)
-        ]
-
-    def rankings(self, ranked: Ranked, best: Sequence[tuple[tuple[str, ...], Tensor]] = ()) -> list[Ranking]:
-        """Convert ranks to rankings, with the best answers to each fact if there are any."""
-        none: tuple[tuple[str, ...], Tensor] = (), torch.empty(0)
-        columns = (ranked.filtered.tolist(), ranked.raw.tolist(), ranked.log_probabilities.tolist())
-        return [
-            Ranking(rank, raw, log_probability, words, tuple(probabilities.tolist()))
-            for rank, raw, log_probability, (words, probabilities) in zip(
-                *columns, best or [none] * len(ranked.raw), strict=True
-            )
-        ]
+        probabilities = log_probs.gather(1, best).exp().tolist()
+        return [(tuple(map(self.word, row)), tuple(p)) for row, p in zip(best.tolist(), probabilities, strict=True)]
 
     # ── priors ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -346,8 +345,7 @@ class ListedPrior(Prior):
         at_once = self.answers.asked_at_once
         for start in range(0, len(facts), at_once):
             some = facts[start : start + at_once]
-            ranked = self.answers.ranked(log_probs.expand(len(some), -1), some, golds)
-            found += self.answers.rankings(ranked, best * len(some))
+            found += self.answers.rankings(log_probs.expand(len(some), -1), some, golds, best * len(some))
         return found
 
     def correct(
@@ -361,5 +359,4 @@ class ListedPrior(Prior):
         log_prior = self.log_probs
         scores = (log_probs.to(log_prior.dtype) - log_prior).masked_fill(log_prior == -torch.inf, -torch.inf)
         corrected = scores.log_softmax(1)
-        ranked = self.answers.ranked(corrected, facts, golds)
-        return self.answers.rankings(ranked, self.answers.best(corrected, top))
+        return self.answers.rankings(corrected, facts, golds, self.answers.best(corrected, top))

@@ -14,7 +14,7 @@ from askwell.answers import listed
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import ONE_TOKEN
 from askwell.answers.listed import ListedAnswers, best_first
-from askwell.answers.reply import PromptReply, Replies
+from askwell.answers.reply import Replies
 from askwell.answers.strategy import BatchNotes
 from askwell.errors import NothingLeft
 from askwell.lms.batches import Words
@@ -195,15 +195,3 @@ class OneTokenAnswers(ListedAnswers):
 
     def _given(self) -> Int[Tensor, " answers"]:
         return self._askable if self._allowed is None else super()._given()
-
-    def prompts_behind(self, x: str) -> list[PromptReply]:
-        """Return each prompt with its weight for x and its own best answer, heaviest first."""
-        if self.is_closed:
-            return super().prompts_behind(x)
-        self.check_askable([x])
-        words, _ = self._words([x])
-        every = torch.arange(len(self.prompts.prompts), device=self.prompts.lm.device)
-        log_probs = self.prompts.pairs.pair_log_probs(self.prompts.tuned, words, torch.zeros_like(every), every)
-        best = self.prompts.of_words(log_probs, every, -torch.inf).max(1)
-        of_prompts = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
-        return self._behind(x, [(self.prompts.token_words.word(number), p) for number, p in of_prompts])

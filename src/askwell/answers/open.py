@@ -262,23 +262,17 @@ class OpenPrior(Prior):
     answers: OpenAnswers
     found: FoundAnswers
 
-    def of(self, text: str) -> float:
-        """Return the log-probability of an answer, -inf for one that is not among those given."""
-        found = self.found.log_probability_of(text)
-        return -math.inf if found is None else found
-
     def rank(self, facts: Sequence[Fact], golds: Golds, top: int = RANKED) -> list[Ranking]:
         """Return the rankings of facts if these answers are given to all of them."""
-        spellings = self.answers.spellings(golds)
-        return [self._ranking(fact, spellings, top) for fact in facts]
-
-    def _ranking(self, fact: Fact, spellings: "_Spellings", top: int) -> Ranking:
-        ranking = spellings.ranking(fact, self.of(spellings.text(fact.y)), self.found, top)
-        if self.found.is_exact or ranking.log_probability > -math.inf:
-            return ranking
-        # The search was cut, and y may be as probable as the best that was not found.
-        at_best = spellings.ranking(fact, self.found.unseen, self.found, 0)
-        return replace(ranking, rank=at_best.rank, raw_rank=at_best.raw_rank)
+        spellings, rankings = self.answers.spellings(golds), []
+        for fact in facts:
+            ranking = spellings.ranking(fact, -math.inf, self.found, top)
+            if not self.found.is_exact and ranking.log_probability == -math.inf:
+                # The search was cut, and y may be as probable as the best that was not found.
+                at_best = spellings.ranking(fact, self.found.unseen, self.found, 0)
+                ranking = replace(ranking, rank=at_best.rank, raw_rank=at_best.raw_rank)
+            rankings.append(ranking)
+        return rankings
 
 
 class _Spellings:
@@ -303,7 +297,7 @@ class _Spellings:
         return self.right(fact) - {self.text(fact.y)}
 
     def ranking(self, fact: Fact, gold: float, found: FoundAnswers, top: int) -> Ranking:
-        """Return the ranking of a fact, given its log-probability and what was found."""
+        """Return the ranking of a fact, given what was found, and its log-probability if y is not among that."""
         y, others = self.text(fact.y), self.others(fact)
         own = found.log_probability_of(y)
         gold = gold if own is None else own

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted, per_cent
-from askwell.views.shown import AsFrame, Records, ShowsItself
+from askwell.views.to_files import AsFrame, Records
+from askwell.views.to_text import ShowsItself
 
 
 @dataclass(frozen=True, repr=False)

@@ -218,14 +218,14 @@ class Answers(ABC):
 
     def facts_at_once(self, encoded: EncodedFacts) -> int:
         """Return how many facts can be trained on in one forward and backward pass within bounded memory."""
-        pairs, long_answers = self.prompts.pairs, self.prompts.long_answers
+        pairs = self.prompts.pairs
         if not encoded.kind.is_long:
             return pairs.facts_at_once(pairs.bytes_of_fact(encoded.xs))
         if self.prompts.is_product:
             steps = int(encoded.ys.lengths.max()) + 1
             of_fact = len(self.prompts.prompts) * steps * self.prompts.lm.vocabulary_size
             return max(1, _NUMBERS_OF_PRODUCT // of_fact)
-        return pairs.facts_at_once(long_answers.bytes_of_fact(encoded.xs, encoded.ys))
+        return pairs.facts_at_once(self.prompts.long_answers.bytes_of_fact(encoded.xs, encoded.ys))
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from askwell.lms.batches import AnswerTokens, Batch, StreamBatch, Words
 from askwell.lms.walks.past import ranges
-from askwell.prompts.long_answers import LongAnswers
+from askwell.prompts.long_answers import LongAnswers, bytes_of_cached_token
 from askwell.prompts.pairs import Tuned, all_pairs
 from askwell.prompts.shared_prefixes import read_again
 
@@ -210,9 +210,8 @@ class CandidateReader:
 
     def _chunks(self, trie: Trie, texts: Tensor, prompts: Tensor) -> Iterator[slice]:
         """Return slices of the pairs whose caches fit into memory; with gradients, everything is kept in any case."""
-        number = torch.finfo(self._lm.dtype).bits // 8
-        of_token = sum(2 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
-        of_pair = int(self._answers.table.lengths(self._xs, texts, prompts).max()) * of_token + 16 * len(trie)
+        longest = int(self._answers.table.lengths(self._xs, texts, prompts).max())
+        of_pair = longest * bytes_of_cached_token(self._lm) + 16 * len(trie)
         at_once = len(texts) if torch.is_grad_enabled() else max(1, _KEPT_BYTES // of_pair)
         return (slice(start, start + at_once) for start in range(0, len(texts), at_once))
 

@@ -126,7 +126,7 @@ def _epoch(
     loss: _Loss,
     optimizer: torch.optim.Optimizer,
     schedule: Any,
-    batches: Sequence[Int[Tensor, " facts"]],
+    batches: Sequence[Tensor],
     *,
     dropout: bool,
 ) -> float:

@@ -14,7 +14,7 @@ import torch
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadTemplate, LMUnavailable
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, Place, tokenise
+from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, Place, PromptTokens, tokenise
 from askwell.lms.vocabulary import token_text
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import Prompt, usable_prompts
@@ -62,32 +62,28 @@ def as_text(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> Template | No
         template = parse_template(text)
     except BadTemplate:  # the tokens themselves spell a blank
         return None
-    read = tokenise(template, lm.wording, shape.tokens.beginning)
-    same_forms = replace(read, before=(), between=(), after=()) == replace(
-        shape.tokens, before=(), between=(), after=()
-    )
-    same_shape = len(read.before) == len(shape.tokens.before) and len(read.between) == len(shape.tokens.between)
-    written = (*read.before, *read.between, *read.after)
-    is_same = same_forms and same_shape and written == (*tokens, *_cut(shape))
+    is_same = tokenise(template, lm.wording, shape.tokens.beginning) == _with_tokens(shape, tokens)
     return template if is_same else None
 
 
 def spelt(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> str:
     """Return the tokens as a person would write them around the blanks."""
-    written = (*tokens, *_cut(shape))
-    template, texts = shape.template, []
-    stretches = (shape.tokens.before, template.before), (shape.tokens.between, template.between)
-    for old_tokens, old_text in (*stretches, (shape.tokens.after, template.after)):
-        stretch, written = written[: len(old_tokens)], written[len(old_tokens) :]
-        ending = " " if old_text.endswith(" ") else ""
-        is_old = stretch == old_tokens
-        texts.append(old_text if is_old else "".join(_written(lm, token) for token in stretch) + ending)
-    return f"{texts[0]}{template.first}{texts[1]}{template.second}{texts[2]}".strip()
+    new, old, template = _with_tokens(shape, tokens), shape.tokens, shape.template
+    texts = {}
+    for stretch in ("before", "between", "after"):
+        text, written = getattr(template, stretch), getattr(new, stretch)
+        if written != getattr(old, stretch):
+            text = "".join(_written(lm, token) for token in written) + (" " if text.endswith(" ") else "")
+        texts[stretch] = text
+    return f"{texts['before']}{template.first}{texts['between']}{template.second}{texts['after']}".strip()
 
 
-def _cut(shape: Prompt) -> tuple[int, ...]:
-    """Return the tokens of the text that the LM does not read: those after y, for a causal LM."""
-    return (*shape.tokens.before, *shape.tokens.between, *shape.tokens.after)[len(shape.token_ids) :]
+def _with_tokens(shape: Prompt, tokens: Sequence[int]) -> PromptTokens:
+    """Return the prompt with these tokens, and with its own where the LM does not read: after y, for a causal LM."""
+    old = shape.tokens
+    every = (*tokens, *(*old.before, *old.between, *old.after)[len(shape.token_ids) :])
+    first, second = len(old.before), len(old.before) + len(old.between)
+    return replace(old, before=every[:first], between=every[first:second], after=every[second:])
 
 
 def begins_word(lm: FrozenLM, token: int) -> bool:

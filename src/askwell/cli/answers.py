@@ -9,10 +9,10 @@ from typing import Any, Literal
 from askwell.answers.candidates import Candidates
 from askwell.answers.reply import missing_text
 from askwell.cli.terminal import bar, note, print_json, print_json_list, say, show
-from askwell.evaluation.selective import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
+from askwell.evaluation.selective import AnsweredX, DevAnswers, RiskLimits, ask_all
 from askwell.mixture.mixture import Mixture
 from askwell.views.printable import printable
-from askwell.views.replies import prompt_replies_table, reply_table
+from askwell.views.scores import prompt_replies_table, reply_table
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
@@ -46,7 +46,7 @@ def print_answers(
         print_json_list(one.as_json() for one in asked)
     elif form == "json":
         one = next(asked)
-        _note_missing(one.reply)
+        _note_missing(one)
         print_json(one.as_json(alone=True))
     else:
         for one in asked:
@@ -64,26 +64,25 @@ def _note_threshold(dev: DevAnswers, limits: RiskLimits) -> None:
     )
 
 
-def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
-    reply = asked.reply
+def _print_tables(mixture: Mixture, reply: AnsweredX) -> None:
     if reply.answered:
         templates = [prompt.template.text for prompt in mixture.prompts]
         show(reply_table(reply.x, reply.answers, templates))
         _note_missing(reply)
-    elif asked.limits is not None:
+    elif reply.limits is not None:
         best = reply.answers[0]
         say(
             f"{reply.x}: not known. The best answer, {best.y}, has a probability of {100 * best.probability:.1f} %, "
-            f"below the threshold of {100 * reply.threshold:.1f} % for a risk of {100 * asked.limits.risk:g} %."
+            f"below the threshold of {100 * reply.threshold:.1f} % for a risk of {100 * reply.limits.risk:g} %."
         )
-    if asked.prompts is not None:
-        show(prompt_replies_table(asked.prompts))
+    if reply.prompts is not None:
+        show(prompt_replies_table(reply.prompts))
 
 
-def _note_missing(reply: CautiousReply) -> None:
+def _note_missing(reply: AnsweredX) -> None:
     """Note which answers may be missing."""
-    if reply.unseen:
-        note(f"{reply.x}: {missing_text(reply.unseen)}")
+    if reply.answers.unseen:
+        note(f"{reply.x}: {missing_text(reply.answers.unseen)}")
 
 
 def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
@@ -92,13 +91,13 @@ def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
     emit = partial(print, sep="\t", file=out, flush=True)
     with nullcontext(None) if out.isatty() else bar("x's asked") as shown:
         for done, one in enumerate(asked, start=1):
-            _print_lines(one.reply, emit)
-            _note_missing(one.reply)
+            _print_lines(one, emit)
+            _note_missing(one)
             if shown is not None:
                 shown(done, count)
 
 
-def _print_lines(reply: CautiousReply, emit: Callable[..., None]) -> None:
+def _print_lines(reply: AnsweredX, emit: Callable[..., None]) -> None:
     for answer in reply.answers if reply.answered else reply.answers[:1]:
         y = answer.y if reply.answered else ""
         emit(printable(reply.x), printable(y), f"{answer.probability:.6f}")

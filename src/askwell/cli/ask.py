@@ -8,19 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from askwell.cli.options import (
-    LM,
-    Among,
-    CandidatesFile,
-    Data,
-    Flag,
-    Json,
-    Loading,
-    Prompts,
-    Threads,
-    Where,
-    check_risk,
-)
+from askwell.cli import options
 from askwell.cli.terminal import bar, note
 from askwell.data.names import load_prompts, load_relation
 from askwell.data.readers import read_xs
@@ -30,23 +18,23 @@ from askwell.specs.mixture_spec import MixtureSpec
 
 def ask(
     *words: str,
-    lm: LM = None,
-    prompts: Prompts = None,
+    lm: options.LM = None,
+    prompts: options.Prompts = None,
     facts: str | None = None,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008 - frozen
     file: Path | None = None,
     column: str | None = None,
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
-    risk: float | None = None,
-    confidence: float | None = None,
-    where: Where = None,
-    candidates: CandidatesFile = None,
-    among: Among = None,
-    each_prompt: Flag = False,
-    data: Data = None,
-    loading: Loading = Loading(),  # noqa: B008 - frozen
-    threads: Threads = None,
-    json: Json = False,
+    risk: options.Risk | None = None,
+    confidence: options.Confidence = None,
+    where: options.Where = None,
+    candidates: options.CandidatesFile = None,
+    among: options.Among = None,
+    each_prompt: options.Flag = False,
+    data: options.Data = None,
+    loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
+    threads: options.Threads = None,
+    json: options.Json = False,
 ) -> None:
     """Ask a saved mixture, or untuned prompts, about one x or many.
 
@@ -82,8 +70,6 @@ def ask(
         raise BadOption("--candidates and --among both name the candidates: give only one of them")
     if confidence is not None and risk is None:
         raise BadOption("--confidence goes with --risk")
-    if risk is not None:
-        check_risk(risk, confidence)
     if risk is not None and folder is None and not facts:
         raise BadOption("--risk learns from dev facts how probable an answer must be: name the relation with --facts")
     xs = [*given, *(read_xs(file, column) if file else [])]

@@ -46,25 +46,25 @@ COMMANDS = (
         ("askwell show capitals", "askwell show capitals --figure prompts.svg"),
     ),
     Command(
-        "demo", "demo:demo", "See it work: tune soft prompts on the testbed, and write a report.",
+        "demo", "sweep:demo", "See it work: tune soft prompts on the testbed, and write a report.",
         ("askwell demo --quick", "askwell demo --out my-demo"),
     ),
     Command(
-        "baseline", "baseline:baseline", "Run a baseline: LAMA, examples, LPAQA, OptiPrompt, fine-tuning …",
+        "baseline", "train:baseline", "Run a baseline: LAMA, examples, LPAQA, OptiPrompt, fine-tuning …",
         (
             f"askwell baseline lama {_ON_TESTBED} --prompts testbed:single --out lama",
             f"askwell baseline optiprompt-manual {_ON_TESTBED} --prompts testbed:single --out optiprompt",
         ),
     ),
     Command(
-        "compare", "compare:compare", "Compare two runs on the facts that both answered.",
+        "compare", "runs:compare", "Compare two runs on the facts that both answered.",
         (
             "askwell compare capitals lama",
             "askwell compare store store --where-a \"setting = 'soft'\" --where-b \"setting = 'init'\"",
         ),
     ),
     Command(
-        "audit", "audit:audit", "Audit the splits of facts: leaks, and what trivial answers score.",
+        "audit", "data:audit", "Audit the splits of facts: leaks, and what trivial answers score.",
         ("askwell audit testbed:capital", "askwell audit trex_original --clean --out cleaned"),
     ),
     Command(
@@ -76,7 +76,7 @@ COMMANDS = (
         ("askwell runs store --sort P@1", "askwell runs store --where \"lm = 'testbed:bert' and P@1 > 40\" --csv"),
     ),
     Command(
-        "report", "report:report", "Make tables and figures from runs.",
+        "report", "runs:report", "Make tables and figures from runs.",
         ("askwell report store", "askwell report store --out report-for-mary"),
     ),
     Command(
@@ -84,7 +84,7 @@ COMMANDS = (
         ("askwell serve", "askwell serve store --port 8000"),
     ),
     Command(
-        "export", "report:export", "Write a run as one self-contained HTML file.",
+        "export", "runs:export", "Write a run as one self-contained HTML file.",
         ("askwell export capitals --out capitals.html",),
     ),
     Command(

@@ -1,4 +1,4 @@
-"""`askwell data list`, `pull`, `verify`, `import` and `templates`, `askwell stats`, and `askwell testbed list`."""
+"""`askwell audit` and `stats`, `askwell data list`, `pull`, `verify`, `import`, `templates`, `askwell testbed list`."""
 
 import os
 from dataclasses import asdict
@@ -6,17 +6,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
-from askwell.cli.options import Data, Json
-from askwell.cli.terminal import note, print_json, progress_bar, say, show
+from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
+from askwell.cli.terminal import bar, note, print_json, say, show
 from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
-from askwell.data.names import VARIABLE, data_folder, need_data_folder, pulled_data_folder
+from askwell.data.names import VARIABLE, data_folder, need_data_folder, pulled_data_folder, read_fact_set
 from askwell.data.published import chosen_sets, condition, mirror, need_right, pull_sets
-from askwell.data.split_audit import prompt_statistics, relation_statistics
+from askwell.data.split_audit import (
+    SetAudit,
+    audit_sentences,
+    audit_set,
+    need_new_folder,
+    prompt_statistics,
+    relation_statistics,
+    write_clean,
+)
 from askwell.data.templates import frequent_templates, write_templates
 from askwell.data.testbed import PREFIX, PREFIXES, SECOND, testbed_overview
+from askwell.errors import BadOption
 from askwell.files import to_json
 from askwell.views.document import table
 from askwell.views.printable import counted
@@ -142,13 +150,12 @@ def find_templates(
 
 def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
     note(f"pulling from {mirror()}")
-    with progress_bar("{task.fields[files]} files", BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("", total=None, files=0)
+    with bar("pulling") as shown:
 
-        def show(done: int, total: int, files: int) -> None:
-            bar.update(task, completed=done, total=total, files=files)
+        def follow(done: int, total: int, files: int) -> None:
+            shown(done // 1000, total // 1000, f"kB, {counted(files, 'file')}")
 
-        return pull_sets(chosen, show, note=note)
+        return pull_sets(chosen, follow, note=note)
 
 
 _HEADINGS = {
@@ -217,3 +224,67 @@ def list_testbed(*, json: Json = False) -> None:
         "place of the mined ones); --initial random takes random vectors.",
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
     )
+
+
+def audit(
+    facts: str,
+    /,
+    *,
+    clean: Flag = False,
+    out: Path | None = None,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    seed: NotNegative = 0,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Audit the splits of facts: repeated and leaked facts, class balance, and what trivial answers score.
+
+    Figures are percentages of test lines. A fact is leaked if its x and y also appear together in train; y counts as
+    part of x regardless of case; an x has several golds if test has several ys for it; trivial answers are derived from
+    train (of equally frequent ys, the first in the file).
+
+    Args:
+        facts: One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital is a
+            relation of the testbed, testbed: all of them.
+        clean: Write a split without leaks: facts of dev or test are removed from train, and facts of test from dev;
+            repeated lines are dropped; every test fact is kept.
+        out: With --clean: the new folder to write to.
+        seed: Seed of the split of a single file.
+    """
+    if clean != (out is not None):
+        raise BadOption("--clean and --out FOLDER belong together")
+    if out is not None:
+        need_new_folder(out)
+    fact_set = read_fact_set(facts, data=data, split=reading.rule, seed=seed, columns=reading.columns)
+    audited, cleaned = audit_set(fact_set), None if out is None else write_clean(fact_set, out)
+    if json:
+        print_json(audited.as_json() | ({} if cleaned is None else {"clean": cleaned}))
+    else:
+        _print_audit(audited)
+        say(*audit_sentences(audited))
+    if cleaned is not None:
+        removed, repeated = cleaned["leaks_removed"], cleaned["repeated_removed"]
+        note(
+            f"{out} has a split without leaks: {counted(removed['train'], 'fact')} of train, "
+            f"{counted(removed['dev'], 'fact')} of dev and {counted(sum(repeated.values()), 'repeated line')} "
+            "are left out"
+        )
+
+
+def _print_audit(audit: SetAudit) -> None:
+    columns = {
+        "unseen y": "unseen_y",
+        "y in x": "y_in_x",
+        "golds>1": "several_golds",
+        "majority": "majority",
+        "copy train": "copy_train_y",
+        "copy x": "copy_x",
+    }
+    headings = ("test", "leaked", *columns)
+    parts = {relation.name: SetAudit(audit.name, (relation,)) for relation in audit.relations}
+    parts |= {"all": audit} if len(parts) > 1 else {}
+    rows = [
+        (name, str(of.test), str(of.total("leaked_pairs")), *(f"{of.micro(share):.1f}" for share in columns.values()))
+        for name, of in parts.items()
+    ]
+    show(table(("", *headings), rows, numbers=headings))

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from askwell.cli import options
-from askwell.cli.options import check_risk
-from askwell.cli.terminal import note, print_json
+from askwell.cli.terminal import bar, note, print_json
 from askwell.errors import BadOption
 from askwell.files import need_writable_file
 from askwell.specs.mixture_spec import MixtureSpec
@@ -25,8 +24,8 @@ def evaluate(
     among: options.Among = None,
     per_fact: Path | None = None,
     trust: options.Flag = False,
-    risk: float = 0.1,
-    confidence: float | None = None,
+    risk: options.Risk = 0.1,
+    confidence: options.Confidence = None,
     where: options.Where = None,
     controls: options.WithControls = True,
     reading: options.Reading = options.Reading(),  # noqa: B008 - frozen
@@ -57,14 +56,11 @@ def evaluate(
         raise BadOption("evaluate takes either runs or saved mixtures, or --lm with --prompts")
     if mixtures and mixture != MixtureSpec():
         raise BadOption("a saved mixture cannot be changed: leave out the options for untuned prompts")
-    if trust:
-        check_risk(risk, confidence)
     if trust and split != "test":
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
     from askwell.answers.candidates import find_candidates
-    from askwell.cli.progress import Bars
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.machine import set_threads
@@ -77,7 +73,7 @@ def evaluate(
         jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
     else:
         jobs = untuned_jobs(prompts or [], mixture, named, note)
-    with Bars() as bars:
+    with bar("preparing") as shown:
         scored = score_jobs(
             jobs,
             split,
@@ -86,7 +82,7 @@ def evaluate(
             trust=trust,
             risk=risk,
             confidence=confidence,
-            progress=bars.move,
+            progress=lambda what, done, total: shown(done, total, what=what),
             note=note,
         )
     if per_fact is not None:

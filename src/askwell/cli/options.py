@@ -8,10 +8,11 @@ from cyclopts import Parameter, validators
 
 from askwell.data.readers import Columns
 from askwell.data.split import rule_with
-from askwell.errors import BadOption
 
 Flag = Annotated[bool, Parameter(negative="")]
 Several = Annotated[list[str] | None, Parameter(negative="")]
+Risk = Annotated[float, Parameter(validator=validators.Number(gte=0, lt=1))]
+Confidence = Annotated[float | None, Parameter(validator=validators.Number(gt=0, lt=1))]
 NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
 
 LM = Annotated[
@@ -122,11 +123,3 @@ Where = Annotated[
     str | None, Parameter(help="Use only the runs that meet this SQL condition, as in `askwell runs --where`.")
 ]
 Json = Annotated[Flag, Parameter(help="Print one JSON document on stdout.")]
-
-
-def check_risk(risk: float, confidence: float | None) -> None:
-    """Refuse a risk or a confidence that is not between 0 and 1."""
-    if not 0 <= risk < 1:
-        raise BadOption(f"--risk {risk}: it is a fraction of answers, such as 0.1 for one in ten")
-    if confidence is not None and not 0 < confidence < 1:
-        raise BadOption(f"--confidence {confidence}: it is between 0 and 1, such as 0.95")

@@ -1,27 +1,212 @@
-"""Shared by `train`, `baseline` and `evaluate`: loading the LM, executing the run, and printing its results."""
+"""Shared by commands that run something: what is shown while an LM is loaded and a run or a sweep is under way, and the
+results of runs and evaluations. Without a terminal, progress is only lines."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from askwell.cli.progress import RunBars
-from askwell.cli.terminal import note, note_left_out_facts, print_json, say, show, show_document
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from askwell.cli.terminal import bar, note, note_left_out_facts, print_json, say, show, show_document, stderr
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.evaluation.controls import PRIOR_CORRECTED
+from askwell.evaluation.knowledge import PRIOR_CORRECTED
 from askwell.evaluation.metrics import scores_of
-from askwell.evaluation.scoring import Evaluation, EvaluationFigures
+from askwell.evaluation.scoring import EvaluationFigures
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import set_threads
+from askwell.mixture.mixture import Mixture
+from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.folder import check_folder, clear_folder, hold_folder
+from askwell.runs.plan import Plan
 from askwell.runs.record import RunRecord
-from askwell.runs.run import run
+from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.runs.score_source import Scored
+from askwell.runs.sources import note_left_out_prompts
+from askwell.runs.store import FailedRun
+from askwell.runs.worker import RunDone, RunElsewhere
+from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
+from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.history import HistoryLine, TrainingProgress, badness
+from askwell.views.document import Cell, table
 from askwell.views.printable import counted
-from askwell.views.scores import control_sentences, evaluation_blocks, label_blocks, score_table, spread_blocks
-from askwell.views.trust_of_mixture import trust_of_mixture
+from askwell.views.scores import evaluation_blocks, label_blocks, score_table, spread_blocks
+from askwell.views.to_text import rich_table
+from askwell.views.trust_section import control_sentences, trust_of_mixture
+
+
+class RunBars:
+    """The bars of a run, and a line for each dev score. On an interrupt, it says how to continue."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bar, self._folder = bar(""), folder
+        self._best: tuple[float, ...] | None = None
+        self._measured_from = (time.monotonic(), 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._bar.__exit__()
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and (self._folder / CHECKPOINT).exists():
+            note(
+                f"interrupted: the best state so far is saved in {self._folder}; the same command with --resume "
+                "continues from there"
+            )
+        if kind is not None and self._folder.is_dir() and not any(self._folder.iterdir()):
+            self._folder.rmdir()
+
+    def __call__(self, state: RunProgress) -> None:
+        """Show a progress event of the run."""
+        if isinstance(state, Built):
+            _note_mixture(state.mixture)
+        elif isinstance(state, Asking):
+            self._bar(state.done, state.total, what=state.what)
+        elif isinstance(state, TrainingProgress):
+            self._follow_training(state)
+        else:
+            self._bar(state.done, state.total, f"loss {_loss(state.loss)}", state.unit)
+            if state.record is not None:
+                text = "untuned" if state.loss is None else f"loss {state.loss:6.3f}"
+                text += "" if state.record.template is None else f"  {state.record.template}"
+                self._print_if_better(state.done, state.record.dev, text, state.record.unwanted)
+
+    def _follow_training(self, state: TrainingProgress) -> None:
+        began, pairs_before = self._measured_from
+        seconds, pairs = time.monotonic() - began, state.pairs_done - pairs_before
+        speed = f"{pairs / seconds:.0f} pairs/s" if seconds > 0 and pairs > 0 else "– pairs/s"
+        what = "pairs, at most" if state.ends_by_itself else "pairs"
+        self._bar(state.pairs_done, state.pairs, f"loss {_loss(state.loss)}  {speed}", what)
+        if state.record is not None:
+            self._print_record(state, state.record, speed)
+            self._measured_from = (time.monotonic(), state.pairs_done)
+
+    def _print_record(self, state: TrainingProgress, record: HistoryLine, speed: str) -> None:
+        loss = "untuned    " if record.train_loss is None else f"loss {record.train_loss:6.3f}"
+        best = "  ← best" if state.best == record else ""
+        of_all = "" if state.ends_by_itself else f"/{state.pairs}"
+        stderr.print(
+            f"{record.pairs:{len(str(state.pairs))}}{of_all} pairs  {loss}  {_dev(record.dev)}  {speed}{best}",
+            markup=False,
+        )
+
+    def _print_if_better(self, at: int, dev: dict[str, Any], text: str, *first: int) -> None:
+        key = (*first, *badness(dev))
+        if self._best is None or key < self._best:
+            self._best = key
+            stderr.print(f"{at:5}  {_dev(dev)}  {text}", markup=False)
+
+
+def _note_mixture(mixture: Mixture) -> None:
+    """Note which prompts the LM cannot use, what its sentences begin with if there is a choice, and whether weights
+    that depend on x can have an effect."""
+    note_left_out_prompts(mixture, note)
+    if len(mixture.lm.beginnings) > 1:
+        note(f"sentences begin with: {mixture.spec.begin} (--begin)")
+    if mixture.spec.lead_in != NO_LEAD_IN:
+        note(f"sentences are preceded by: {mixture.spec.lead_in} (--lead-in)")
+    if mixture.examples:
+        drawn = (
+            f"the best of {mixture.spec.shot_draws} draws on dev for each prompt"
+            if (mixture.spec.shot_draws > 1)
+            else "drawn for each prompt"
+        )
+        note(f"examples before the question: {mixture.spec.shots} train facts, {drawn} (--shots, --shot-draws)")
+    if mixture.dropped_examples:
+        wanted = mixture.dropped_examples + sum(map(len, mixture.examples))
+        note(
+            f"{mixture.dropped_examples} of {wanted} examples did not fit into the LM's "
+            f"maximum input of {mixture.lm.context} tokens and were dropped, starting with the first of each prompt"
+        )
+    if mixture.weighting.reads_x and mixture.finds_every_x_alike:
+        note(
+            "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
+            "equally probable with all of them"
+        )
+
+
+def _dev(scores: dict[str, Any]) -> str:
+    loss = "∞" if scores["log_loss"] is None else f"{scores['log_loss']:.3f}"
+    return f"dev P@1 {scores['P@1']:5.1f}  dev log-loss {loss}"
+
+
+def _loss(loss: float | None) -> str:
+    return "–" if loss is None else f"{loss:.3f}"
+
+
+_RUNNING_SHOWN = 8
+
+
+class SweepBar:
+    """The progress of a sweep; call it with each event. On an interrupt, it says how to continue."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan, self._folder, self._began = plan, folder, time.monotonic()
+        self._running: dict[str, RunSpec] = {}
+        self._elsewhere: set[str] = set()
+        self._done, self._failed, self._lost = len(plan.done), 0, 0
+        self._best: dict[tuple[str, str], tuple[float, RunSpec]] = {}
+        self._live = Live(get_renderable=self._table, console=stderr, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> Self:
+        if stderr.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._live.is_started:
+            self._live.stop()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            note(f"interrupted: finished runs are in {self._folder}; the same command continues from there")
+
+    def __call__(self, event: Event) -> None:
+        """Show an event of the sweep."""
+        spec = event.task.spec
+        if isinstance(event, Started):
+            self._running[spec.id] = spec
+            return
+        self._running.pop(spec.id, None)
+        if isinstance(event, Lost):
+            self._lost += 1
+            stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
+        elif isinstance(event, Ended) and isinstance(event.outcome, RunElsewhere):
+            if spec.id not in self._elsewhere:
+                stderr.print(f"another sweep is doing {spec.label}", markup=False)
+            self._elsewhere.add(spec.id)
+        elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
+            self._done += 1
+            key, score = (spec.lm, spec.setting), event.outcome.p_at_1
+            if spec.control is None and (key not in self._best or score > self._best[key][0]):
+                self._best[key] = (score, spec)
+            stderr.print(
+                f"{self._done + self._failed:{len(str(len(self._plan.runs)))}}/{len(self._plan.runs)}  "
+                f"P@1 {score:5.1f}  {event.outcome.seconds:6.1f} s  {spec.label}",
+                markup=False,
+            )
+        elif isinstance(event, Ended) and isinstance(event.outcome, FailedRun):
+            self._failed += 1
+            stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
+
+    def _table(self) -> Group:
+        rows: list[tuple[str | Cell, ...]] = []
+        for spec in list(self._running.values())[:_RUNNING_SHOWN]:
+            what = f"running: {spec.relation}, {spec.prompts}, seed {spec.seed}"
+            rows.append((spec.lm, spec.setting, what, "…"))
+        for (lm, setting), (score, spec) in self._best.items():
+            best = (setting, f"best: {spec.relation}, {spec.prompts}", f"{score:.1f}")
+            rows.append((lm, *(Cell(text, strong=True) for text in best)))
+        return Group(Text(self._title()), rich_table(table(("LM", "setting", "", "P@1"), rows, numbers=("P@1",))))
+
+    def _title(self) -> str:
+        left = len(self._plan.runs) - self._done - self._failed
+        counts = f"{self._done} done, {len(self._running)} running, {self._failed} failed, {left} left"
+        lost = f", {self._lost} lost and retried" if self._lost else ""
+        return f"{counts}{lost}; {time.monotonic() - self._began:.0f} s"
 
 
 def load_for_run(
@@ -52,25 +237,23 @@ def run_with_bars(
 
 
 def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
-    """Print the results of a run, as JSON or as a summary."""
+    """Print the results of a run, as JSON or as a summary: scores, controls, and what to do next."""
     if json:
         print_json(record.as_json(folder))
-    else:
-        print_record(record, folder)
-
-
-def print_record(record: RunRecord, folder: Path) -> None:
-    """Print the summary of a run: scores, controls, and what to do next."""
+        return
     if record.training is not None:
         for split, left_out in record.training.left_out.items():
             note_left_out_facts(split, left_out)
-    note_left_out_facts("test", record.test.left_out, record.test.left_out_facts)
-    note_few_candidates(record.test)
-    for figures in (record.untuned, record.test):
-        note_unsettled(figures, "untuned " if figures is record.untuned else "")
+    if record.untuned is not None and record.untuned.unsettled:
+        note(f"untuned {record.untuned.bounds_text}")
+    _note_missing("test", record.test)
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "untuned")
     show(score_table({"untuned": record.untuned, name: record.test}), *label_blocks(record.test.labels))
-    print_controls(record)
+    for missing, problem in record.controls_missing.items():
+        note(f"no control {missing} for {record.relation.name}: {problem}")
+    corrected = record.controls.get(PRIOR_CORRECTED)
+    score = None if corrected is None or corrected.test is None else corrected.test["P@1"]
+    say(*control_sentences(record.knowledge, score))
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
     found = record.training.prompt if record.training is not None else None
     lines = []
@@ -91,31 +274,20 @@ def print_record(record: RunRecord, folder: Path) -> None:
     say(*lines)
 
 
-def note_few_candidates(figures: EvaluationFigures) -> None:
-    """Note how many candidates were left out."""
+def _note_missing(split: str, figures: EvaluationFigures) -> None:
+    """Note which facts and candidates were left out, and the bounds on the scores if the search was cut short."""
+    note_left_out_facts(split, figures.left_out, figures.left_out_facts)
     if figures.candidates_left_out:
         words = counted(figures.candidates_left_out, "candidate")
         note(f"{words} left out, which the LM cannot spell within the longest allowed answer")
-
-
-def note_unsettled(figures: EvaluationFigures | None, of: str = "") -> None:
-    """Note the bounds on the scores if the search was cut short for some facts."""
-    if figures is not None and figures.unsettled:
-        note(f"{of}{figures.bounds_text}")
-
-
-def print_controls(record: RunRecord) -> None:
-    """Print the scores of answers that ignore x, and the gain over the best of them."""
-    for name, problem in record.controls_missing.items():
-        note(f"no control {name} for {record.relation.name}: {problem}")
-    corrected = record.controls.get(PRIOR_CORRECTED)
-    score = None if corrected is None or corrected.test is None else corrected.test["P@1"]
-    say(*control_sentences(record.knowledge, score))
+    if figures.unsettled:
+        note(figures.bounds_text)
 
 
 def print_scored(scored: Scored) -> None:
     """Print the scores, then the controls, the spread of several runs, and the measures of trust."""
-    _show_evaluation(scored.evaluation)
+    _note_missing(scored.evaluation.split, scored.evaluation.figures())
+    show(*evaluation_blocks(scored.evaluation))
     for name, lack in scored.controls_missing.items():
         note(f"no controls for {name}: {lack}")
     outcomes = {} if scored.controls is None else scored.controls.outcomes
@@ -125,11 +297,3 @@ def print_scored(scored: Scored) -> None:
         show(*spread_blocks(runs))
     for trust in scored.trust or ():
         show_document(trust_of_mixture(trust))
-
-
-def _show_evaluation(evaluation: Evaluation) -> None:
-    figures = evaluation.figures()
-    note_left_out_facts(evaluation.split, figures.left_out, figures.left_out_facts)
-    note_few_candidates(figures)
-    note_unsettled(figures)
-    show(*evaluation_blocks(evaluation))

@@ -1,18 +1,27 @@
-"""`askwell runs`."""
+"""`askwell runs`, `compare`, `report` and `export`: what is done with finished runs."""
 
 import csv
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from askwell.cli.options import Flag, Json, RunsPath
-from askwell.cli.terminal import note, print_json, say, show
+from cyclopts import Parameter
+
+from askwell.cli.options import LM, Flag, Json, NotNegative, RunsPath, Where
+from askwell.cli.terminal import note, print_json, say, show, show_section
 from askwell.errors import BadOption
-from askwell.files import to_json
+from askwell.evaluation.metrics import METRICS
+from askwell.files import need_writable_file, need_writable_folder, to_json, write_whole
 from askwell.views.printable import counted, for_csv
 
 if TYPE_CHECKING:
     from askwell.runs.folder import Runs
+    from askwell.views.study import Study
+
+    MetricName = str
+else:
+    MetricName = Literal[tuple(METRICS)]
 
 
 def runs(
@@ -71,9 +80,112 @@ def _print_csv(found: "Runs") -> None:
 
 def _print_table(found: "Runs", store: Path, sort: str | None) -> None:
     from askwell.runs.query import SHOWN
-    from askwell.views.run_list import run_table
+    from askwell.views.compared import run_table
 
     rows = found.records()
     controls = ["control"] if any(run["control"] for run in rows) else []
     shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
     show(run_table(rows, shown, f"{counted(len(rows), 'run')} of {store}"))
+
+
+def compare(
+    a: Path,
+    b: Path,
+    /,
+    *,
+    metric: MetricName = "P@1",
+    unit: Literal["fact", "x", "y"] = "fact",
+    where_a: Where = None,
+    where_b: str | None = None,
+    seed: NotNegative = 0,
+    changed: NotNegative = 10,
+    json: Json = False,
+) -> None:
+    """Compare two runs on the facts that both answered: difference, interval, significance, what changed.
+
+    A folder of runs counts as one run: its relations are taken together, its seeds paired with the same seeds of the
+    other. The output names the answers that each ranks among. To compare two settings of one sweep:
+    `askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"`.
+
+    Args:
+        a: A run's folder, a folder of runs, a sweep's store, or a Parquet file of facts.
+        b: The same for the run to compare it with.
+        metric: The score to compare.
+        unit: What counts as one independent unit: a fact, all facts of an x, or all facts of a y.
+        where_b: The same for the other side.
+        seed: Seed of the random sign flips and of the bootstrap.
+        changed: How many of the changed facts to show.
+    """
+    from askwell.runs.query import compare_runs
+    from askwell.views.compared import comparison_blocks
+
+    compared = compare_runs(a, b, where_a=where_a, where_b=where_b, metric=metric, unit=unit, seed=seed)
+    if json:
+        print_json(compared.as_json(changed))
+    else:
+        show(*comparison_blocks(compared, changed))
+
+
+def report(
+    store: RunsPath,
+    /,
+    *,
+    out: Path | None = None,
+    formats: Annotated[
+        list[Literal["markdown", "latex", "csv", "html"]] | None,
+        Parameter(name="--format", consume_multiple=True, negative=""),
+    ] = None,
+    where: Where = None,
+    drawn: NotNegative = 4,
+    json: Json = False,
+) -> None:
+    """Say what was found in some runs, with tables and figures, as Markdown, LaTeX, CSV and HTML.
+
+    Where the paper printed a figure for the same LM, facts and prompts, it is shown beside ours.
+
+    Args:
+        out: The folder to write to; default: the folder report in the store.
+        formats: One or more formats to write; default: all.
+        drawn: How many tuned mixtures to draw as words; with 0, none is drawn and no LM is loaded.
+    """
+    from askwell.views.study import FORMATS, make_report
+
+    folder = out or store / "report"
+    need_writable_folder(folder, "--out")
+    study, written = make_report(store, folder, where=where, formats=formats or FORMATS, drawn=drawn)
+    for problem in study.problems:
+        note(problem)
+    if json:
+        files = [str(path) for path in written]
+        print_json({"store": str(store), "runs": len(study.runs), "files": files, **study.as_json()})
+        return
+    _print_study(study)
+    note(f"{counted(len(study.runs), 'run')}; written to {folder}:")
+    for path in written:
+        note(f"  {path.relative_to(folder)}")
+
+
+def _print_study(study: "Study") -> None:
+    """Print what was found in each set, and the P@1 of its prompts."""
+    from askwell.views.document import columns_alone
+    from askwell.views.findings import finding_points
+
+    for part in study.sets:
+        heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"
+        show_section(heading, *finding_points(part.findings))
+        for made in part.filled_tables[:1]:
+            show(replace(columns_alone(made.table, "P@1"), title=f"{made.title}, P@1"))
+
+
+def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, lm: LM = None) -> None:
+    """Write a run as one self-contained HTML file for a colleague: scores, trust, prompts, some answers.
+
+    Args:
+        run: A run, a folder of runs, or a store.
+        out: The HTML file.
+    """
+    need_writable_file(out, "--out")
+    from askwell.views.one_run import export_run
+
+    write_whole(out, export_run(run, where, lm, note=note))
+    note(f"written to {out}")

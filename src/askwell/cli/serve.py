@@ -51,25 +51,13 @@ def serve(
         address: Address of the Ray cluster, e.g. auto or HOST:6379; default: one is started on this machine.
         replicas: How many replicas Ray runs; default: 1.
     """
-    from askwell.server.settings import (
-        Settings,
-        address_of,
-        check_reach,
-        check_runs,
-        folder_of_new_runs,
-        listen,
-        names_of,
-    )
+    from askwell.server.settings import address_of, folder_of_new_runs, listen, settings_at
 
     token = token or os.environ.get("ASKWELL_TOKEN") or None
-    check_reach(host, token)
-    check_runs(runs)
     if engine != "ray" and (address is not None or replicas is not None):
         raise BadOption(f"--{'address' if address is not None else 'replicas'} needs --engine ray")
-    settings = Settings(
-        runs=runs, training=training, token=token, hosts=names_of(host), memory=int(memory * 2**30), places=queue,
-        batch=batch, threads=threads,
-    )  # fmt: skip
+    how = {"training": training, "memory": int(memory * 2**30), "places": queue, "batch": batch, "threads": threads}
+    settings = settings_at(host, token, runs, **how)
 
     def tell(there: str) -> None:
         print(there, flush=True)

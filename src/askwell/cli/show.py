@@ -5,7 +5,7 @@ from pathlib import Path
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
 from askwell.cli.terminal import bar, note, print_json, say, stdout
 from askwell.errors import BadOption
-from askwell.files import need_writable_file, write_whole
+from askwell.files import need_writable_file, to_json, write_whole
 
 
 def show(
@@ -49,10 +49,9 @@ def show(
     from askwell.mixture.save import read_description
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
     from askwell.views.to_html import page_html
-    from askwell.views.trust_of_mixture import projection_sentence
-    from askwell.views.words import MixtureWords, nearest_words
-    from askwell.views.words_document import words_document
-    from askwell.views.words_figure import words_chart
+    from askwell.views.trust_section import projection_sentence
+    from askwell.views.words import nearest_words
+    from askwell.views.words_figure import words_chart, words_document
     from askwell.views.words_terminal import print_words
 
     folder = find_mixture(mixture, where, note)
@@ -79,7 +78,8 @@ def show(
         write_whole(html, page_html(page))
         note(f"written to {html}")
     if json:
-        print_json(MixtureWords(tuple(prompts), projection).as_json())
+        listed = [prompt.as_json() for prompt in prompts]
+        print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
         return
     print_words(prompts, stdout)
     if score is not None:

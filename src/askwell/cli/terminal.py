@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
 
 from askwell.views.document import Block, Document, Section
 from askwell.views.printable import counted, json_escaped, printable
-from askwell.views.progress_bar import Bar
-from askwell.views.to_text import print_blocks, print_document
+from askwell.views.to_text import Bar, print_blocks, print_document
 
 if TYPE_CHECKING:
     from askwell.evaluation.scoring import LeftOut
@@ -92,11 +90,6 @@ def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
         examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
         note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}{way_out_of(reason)}")
-
-
-def progress_bar(*columns: str | ProgressColumn) -> Progress:
-    """Return a bar on stderr that disappears at the end; without a terminal, nothing is drawn."""
-    return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
 
 
 def bar(what: str) -> Bar:

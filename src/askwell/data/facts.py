@@ -14,7 +14,7 @@ from askwell.calls import checked_or
 from askwell.errors import BadOption, did_you_mean
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 SplitName = Literal["train", "dev", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)

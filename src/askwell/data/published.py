@@ -244,9 +244,10 @@ def pull_sets(
 
     A file is moved into place only when it is complete and its hash is right, so the next pull continues where one was
     interrupted. Of two pulls at the same time, the second waits for the first. `progress` is called with the bytes that
-    are in the cache, of how many, and in how many files. `timeout` is how many seconds a server may stay silent. With
-    `copy`, a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the
-    sets, files are taken from there, and none if any of them is missing or altered.
+    are in the cache, of how many, and in how many files. `timeout` is how many seconds a server may stay silent.
+
+    With `copy`, a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the sets, files are
+    taken from there, and none if any of them is missing or altered.
     """
     if copy is not None and not copy.is_dir():
         raise BadOption(f"`copy` {copy} is not a folder", copy="--from")

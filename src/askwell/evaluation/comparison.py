@@ -1,8 +1,8 @@
 """How two runs differ on the facts that both answered: by how much, how significantly, and where."""
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
@@ -40,21 +40,13 @@ class Pair:
     a: Outcome
     b: Outcome
 
-    @property
-    def fact(self) -> tuple[str, str, str]:
-        """Relation, x and y."""
-        return self.a.relation, self.a.x, self.a.y
-
     def unit(self, unit: Unit) -> tuple[str, ...]:
         """Return the pair's unit. Repeated lines of a fact, and its seeds, always belong to the same one."""
-        match unit:
-            case "fact":
-                return self.fact
-            case "x":
-                return self.a.relation, self.a.x
-            case "y":
-                return self.a.relation, self.a.y
-        raise BadOption(f"there is no unit {unit!r}: choose one of fact, x, y")
+        relation, x, y = self.a.relation, self.a.x, self.a.y
+        units = {"fact": (relation, x, y), "x": (relation, x), "y": (relation, y)}
+        if unit not in units:
+            raise BadOption(f"there is no unit {unit!r}: choose one of {', '.join(units)}")
+        return units[unit]
 
 
 @dataclass(frozen=True)
@@ -73,38 +65,40 @@ def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
 
     A side without seeds (a baseline that has none) is paired with every seed of the other. A fact that occurs n times
     in one run and m times in the other makes min(n, m) pairs."""
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        seeds = sorted(a.keys() & b.keys())
-        if not seeds:
-            raise UsageError(
-                f"no seed was run on both sides: A has {_listed(a)}, B has {_listed(b)}; name runs of the same seeds"
-            )
-    else:
-        seeds = sorted(a if isinstance(a, Mapping) else b if isinstance(b, Mapping) else ())
-    pairs, only_a, only_b = [], 0, 0
-    for seed in seeds or [None]:
-        in_a, in_b = _numbered(a, seed), _numbered(b, seed)
-        shared = in_a.keys() & in_b.keys()
-        pairs += [(key, Pair(in_a[key], in_b[key])) for key in shared]
-        only_a, only_b = only_a + len(in_a) - len(shared), only_b + len(in_b) - len(shared)
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        only_a += sum(len(a[seed]) for seed in a.keys() - b.keys())
-        only_b += sum(len(b[seed]) for seed in b.keys() - a.keys())
+    of_a, of_b = _by_seed(a, b), _by_seed(b, a)
+    seeds = sorted(of_a.keys() & of_b.keys())
+    if not seeds:
+        seeds_a, seeds_b = (", ".join(map(str, sorted(side))) or "none" for side in (of_a, of_b))
+        raise UsageError(
+            f"no seed was run on both sides: A has {seeds_a}, B has {seeds_b}; name runs of the same seeds"
+        )
+    pairs = []
+    for seed in seeds:
+        in_a, in_b = _numbered(of_a[seed]), _numbered(of_b[seed])
+        pairs += [(key, Pair(in_a[key], in_b[key])) for key in in_a.keys() & in_b.keys()]
+    only_a, only_b = (sum(map(len, side.values())) - len(pairs) for side in (of_a, of_b))
     if not pairs:
         raise UsageError(
-            f"the two runs have no fact in common: A has {only_a} facts of {_relations(a)}, B {only_b} of "
-            f"{_relations(b)}; compare runs on the same relation and split"
+            f"the two runs have no fact in common: A has {only_a} facts of {_relations(of_a)}, B {only_b} of "
+            f"{_relations(of_b)}; compare runs on the same relation and split"
         )
     pairs.sort(key=lambda numbered: numbered[0])  # so that the order of rows in a file changes no random draw
-    return Paired(tuple(pair for _, pair in pairs), tuple(seeds), only_a, only_b)
+    has_seeds = isinstance(a, Mapping) or isinstance(b, Mapping)
+    return Paired(tuple(pair for _, pair in pairs), tuple(seeds) if has_seeds else (), only_a, only_b)
 
 
-def _numbered(outcomes: Outcomes, seed: int | None) -> dict[tuple[str, str, str, int], Outcome]:
+def _by_seed(side: Outcomes, other: Outcomes) -> dict[int, Sequence[Outcome]]:
+    """Return the outcomes of each seed; a side without seeds has those of the other, or a single one."""
+    if isinstance(side, Mapping):
+        return dict(side)
+    return {int(seed): side for seed in other} if isinstance(other, Mapping) else {0: side}
+
+
+def _numbered(outcomes: Sequence[Outcome]) -> dict[tuple[str, str, str, int], Outcome]:
     """Return outcomes by fact, with the n-th line of a repeated fact under the number n."""
-    chosen = outcomes[seed] if isinstance(outcomes, Mapping) and seed is not None else outcomes
     times: Counter[tuple[str, str, str]] = Counter()
     numbered = {}
-    for outcome in chosen:
+    for outcome in outcomes:
         if not isinstance(outcome, Outcome):
             raise BadOption(f"{type(outcome).__name__} is not an Outcome; {_COMPARED}")
         fact = (outcome.relation, outcome.x, outcome.y)
@@ -126,14 +120,8 @@ def _outcomes(run: Any) -> Outcomes:
     return run
 
 
-def _relations(outcomes: Outcomes) -> str:
-    runs = outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]
-    names = sorted({outcome.relation for run in runs for outcome in run})
-    return first_few(names) or "no relation"
-
-
-def _listed(seeds: Mapping[int, object]) -> str:
-    return ", ".join(map(str, sorted(seeds))) or "none"
+def _relations(runs: Mapping[int, Sequence[Outcome]]) -> str:
+    return first_few(sorted({outcome.relation for run in runs.values() for outcome in run})) or "no relation"
 
 
 @dataclass(frozen=True)
@@ -236,63 +224,48 @@ def compare(
         raise BadOption(f"{resamples} resamples: at least one is needed")
     by = metric_named(metric)
     paired = pair_outcomes(_outcomes(a), _outcomes(b))
-    known = tuple(pair for pair in paired.pairs if by.is_known(pair.a) and by.is_known(pair.b))
-    unsettled, paired = len(paired.pairs) - len(known), replace(paired, pairs=known)
-    if not known:
-        raise UsageError(f"the search was cut for all {unsettled} facts before their {metric} was known")
-    values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in paired.pairs])
+    pairs = [pair for pair in paired.pairs if by.is_known(pair.a) and by.is_known(pair.b)]
+    if not pairs:
+        raise UsageError(f"the search was cut for all {len(paired.pairs)} facts before their {metric} was known")
+    values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in pairs])
     if not np.isfinite(values).all():
         unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]
         raise UsageError(
             f"the {metric} is infinite, since some facts have probability 0 ({', '.join(unanswered)}): choose "
             "another metric"
         )
-    sums = _sums_by_relation(paired.pairs, values, unit)
-    differences = np.concatenate([_differences(units) for units in sums.values()])
+    units, sums = _summed(values, [pair.unit(unit) for pair in pairs])
+    relation_of = np.array([relation for relation, *_ in units])
+    by_relation = {name: sums[relation_of == name] for name in dict.fromkeys(relation_of.tolist())}
+    differences = _differences(sums)
     wins, losses = _wins_and_losses(differences, by)
     difference = partial(_difference, metric=by, confidence=confidence, resamples=resamples, seed=seed)
     return Comparison(
         metric=metric,
         unit=unit,
         confidence=confidence,
-        facts=len(paired.pairs),
+        facts=len(pairs),
         only_a=paired.only_a,
         only_b=paired.only_b,
         seeds=paired.seeds,
-        micro=difference([np.concatenate(list(sums.values()))]),
-        macro=difference(list(sums.values())),
+        micro=difference([np.concatenate(list(by_relation.values()))]),
+        macro=difference(list(by_relation.values())),
         wins=wins,
         losses=losses,
         ties=len(differences) - wins - losses,
         sign_p=sign_test(wins, losses),
-        relations={name: _of_relation(units, by) for name, units in sums.items()},
-        changed=_changed(paired.pairs, values, by),
-        unsettled=unsettled,
+        relations={name: _of_relation(of_relation, by) for name, of_relation in by_relation.items()},
+        changed=_changed(pairs, values, by),
+        unsettled=len(paired.pairs) - len(pairs),
     )
 
 
-def _sums_by_relation(pairs: Sequence[Pair], values: np.ndarray, unit: Unit) -> dict[str, np.ndarray]:
-    """Return the units of each relation as rows: the sum of A, the sum of B, the number of pairs."""
-    rows = _rows(pair.unit(unit) for pair in pairs)
-    sums = _summed(values, rows.values())
-    relations = np.array([relation for relation, *_ in rows])
-    return {relation: sums[relations == relation] for relation in dict.fromkeys(relations.tolist())}
-
-
-def _rows(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
-    """Return the positions of each key."""
-    rows: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for number, key in enumerate(keys):
-        rows[key].append(number)
-    return rows
-
-
-def _summed(values: np.ndarray, groups: Collection[Sequence[int]]) -> np.ndarray:
-    """Return, for each group of rows of values, their two sums and their number."""
-    order = np.concatenate([np.asarray(rows) for rows in groups])
-    sizes = np.array([len(rows) for rows in groups])
-    begins = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    return np.column_stack([np.add.reduceat(values[order], begins), sizes])
+def _summed(values: np.ndarray, keys: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], np.ndarray]:
+    """Return the distinct keys in order, and for each a row: the sum of A, the sum of B, the number of pairs."""
+    number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    which = [number[key] for key in keys]
+    sums = [np.bincount(which, weights=values[:, 0]), np.bincount(which, weights=values[:, 1]), np.bincount(which)]
+    return list(number), np.column_stack(sums)
 
 
 def _difference(
@@ -336,30 +309,29 @@ def _wins_and_losses(differences: np.ndarray, metric: Metric) -> tuple[int, int]
 
 def _changed(pairs: Sequence[Pair], values: np.ndarray, metric: Metric) -> tuple[ChangedFact, ...]:
     """Return the facts with a difference, the largest first, then by name."""
-    rows = _rows(pair.fact for pair in pairs)
-    sums = _summed(values, rows.values())
+    facts, sums = _summed(values, [pair.unit("fact") for pair in pairs])
+    of_fact: dict[tuple[str, ...], list[Pair]] = {}
+    for pair in pairs:
+        of_fact.setdefault(pair.unit("fact"), []).append(pair)
     changed = []
-    for (fact, numbers), sum_a, sum_b, changes in zip(
-        rows.items(), sums[:, 0].tolist(), sums[:, 1].tolist(), (_differences(sums) != 0).tolist(), strict=True
-    ):
-        if not changes:
-            continue
-        of_a, of_b = [pairs[number].a for number in numbers], [pairs[number].b for number in numbers]
+    for place in np.flatnonzero(_differences(sums)):
+        sum_a, sum_b, count = sums[place].tolist()
+        in_a, in_b = zip(*((pair.a, pair.b) for pair in of_fact[facts[place]]), strict=True)
         changed.append(
             ChangedFact(
-                *fact,
-                a=(a := metric.scale * sum_a / len(numbers)),
-                b=(b := metric.scale * sum_b / len(numbers)),
-                a_rank=fmean(outcome.rank for outcome in of_a),
-                b_rank=fmean(outcome.rank for outcome in of_b),
-                a_answer=_most_common(outcome.answers[:1] for outcome in of_a),
-                b_answer=_most_common(outcome.answers[:1] for outcome in of_b),
+                *facts[place],
+                a=(a := metric.scale * sum_a / count),
+                b=(b := metric.scale * sum_b / count),
+                a_rank=fmean(outcome.rank for outcome in in_a),
+                b_rank=fmean(outcome.rank for outcome in in_b),
+                a_answer=_most_common(in_a),
+                b_answer=_most_common(in_b),
                 difference=a - b,
             )
         )
     return tuple(sorted(changed, key=lambda fact: (-abs(fact.difference), fact.relation, fact.x, fact.y)))
 
 
-def _most_common(answers: Iterable[Sequence[str]]) -> str | None:
-    counted = Counter(answer for best in answers for answer in best)
+def _most_common(outcomes: Sequence[Outcome]) -> str | None:
+    counted = Counter(answer for outcome in outcomes for answer in outcome.answers[:1])
     return counted.most_common(1)[0][0] if counted else None

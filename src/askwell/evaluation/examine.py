@@ -5,33 +5,100 @@ prior, and each prompt's best answer; the prior itself needs the x's of train, a
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
+from jaxtyping import Int
+from torch import Tensor
 
-from askwell.answers.candidates import GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedRelation
-from askwell.answers.strategy import PromptAnswers
-from askwell.calls import checked
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import EncodedRelation, no_facts_left
+from askwell.answers.strategy import Prior, PromptAnswers
 from askwell.data.facts import Relation, SplitName
-from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.asked_facts import AskedFacts
-from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls, priors_of
+from askwell.errors import NothingLeft
+from askwell.evaluation.knowledge import PRIOR, PRIOR_CORRECTED, Controls, priors_of
+from askwell.evaluation.labels import label_figures
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.scoring import Evaluation, evaluation_of
+from askwell.evaluation.scoring import Evaluation, outcomes_of
 from askwell.mixture.mixture import Mixture
-from askwell.views.progress_bar import Bar
+from askwell.views.to_text import Bar
 
 CHOSEN_ON: SplitName = "dev"
 """The best control is chosen on this split; controls need no LM for it."""
+Progress = Callable[[int, int], None] | bool | None
+"""A function that is called with the number of facts done and their total, or whether a terminal or notebook may show a
+progress bar if it takes long."""
+
+
+class AskedFacts:
+    """The facts of a split that can be asked; it is an error if there are none.
+
+    Answers are chosen among the given candidates, or among those that the mixture was tuned for.
+    """
+
+    def __init__(
+        self,
+        mixture: Mixture,
+        relation: Relation,
+        split: SplitName,
+        candidates: Candidates | None = None,
+        facts: EncodedRelation | None = None,
+    ) -> None:
+        candidates = candidates or mixture.candidates
+        facts = facts or mixture.encode_relation(relation, candidates=candidates)
+        self.relation, self.split, self.answers = relation, split, mixture.answering(candidates, facts.kind)
+        self.encoded, others = self.answers.choose(facts.split(split))
+        self.left_out = (*facts.left_out(split), *others)
+        if not len(self.encoded):
+            raise no_facts_left(f"{split} facts of {relation.name}", self.left_out)
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def batches(self) -> Iterable[Int[Tensor, " facts"]]:
+        """Return the rows of all facts, in the batches in which they are asked."""
+        return self.answers.batches(self.encoded)
+
+    def ask(
+        self,
+        rows: Int[Tensor, " facts"],
+        top: int = 10,
+        record: list[PromptAnswers] | None = None,
+        prior: Prior | None = None,
+    ) -> tuple[list[Outcome], list[Outcome]]:
+        """Return the outcomes of the facts in these rows, and the outcomes corrected by a prior where possible."""
+        facts = [self.encoded.facts[row] for row in rows.tolist()]
+        own, corrected = self.answers.rank(self.encoded, rows, self.relation.golds, top, record=record, prior=prior)
+        return outcomes_of(self.relation, facts, own), outcomes_of(self.relation, facts, corrected)
+
+    def prior_outcomes(self, prior: Prior, top: int = 10) -> list[Outcome]:
+        """Return the outcomes if a prior is given as the answer to every x."""
+        facts = self.encoded.facts
+        return outcomes_of(self.relation, facts, prior.rank(facts, self.relation.golds, top))
+
+    def evaluation(self, outcomes: Sequence[Outcome]) -> Evaluation:
+        """Build the evaluation from the outcomes of all facts."""
+        answers = self.answers
+        return Evaluation(
+            self.split,
+            answers.vocabulary,
+            tuple(outcomes),
+            self.left_out,
+            len(answers.candidates_left_out),
+            answers.name,
+            None if answers.labels is None else label_figures(outcomes, answers.labels, answers.label_of),
+        )
 
 
 @dataclass(frozen=True)
 class Examination:
     """What one pass over the facts of a relation shows about a mixture."""
 
+    mixture: Mixture
+    relation: Relation
+    candidates: Candidates | None
+    facts: EncodedRelation
     evaluations: dict[SplitName, Evaluation]
     controls: Controls
     prompt_answers: PromptAnswers | None
@@ -42,29 +109,25 @@ class Examination:
     """Splits of which no fact could be asked, and why."""
 
 
-@checked
 def examine(
     mixture: Mixture,
     relation: Relation,
-    splits: SplitName | Sequence[SplitName] = ("test", "dev"),
+    splits: Sequence[SplitName] = ("test", "dev"),
     *,
-    candidates: GivenCandidates = None,
+    candidates: Candidates | None = None,
     top: int = 10,
     facts: EncodedRelation | None = None,
     controls: bool = True,
     prompts: bool = True,
     seed: int = 0,
-    progress: Callable[[int, int], None] | bool | None = None,
+    progress: Progress = None,
 ) -> Examination:
     """Ask the mixture once about each fact of one or several splits; the first must have facts that can be asked.
 
     Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
-    the answers of each prompt are not recorded. If it takes long, a terminal or notebook shows a progress bar, unless
-    `progress` is False; if it is a function, it is called with the number of facts done and the total instead."""
-    candidates = as_candidates(candidates)
-    splits = cast("list[SplitName]", [splits] if isinstance(splits, str) else list(splits))
-    if not splits:
-        raise BadOption("examine needs at least one split: test, dev or train")
+    the answers of each prompt are not recorded. `top` answers to each fact are kept; with 0, ranks among answers of any
+    length are found faster."""
+    facts = facts or mixture.encode_relation(relation, candidates=candidates or mixture.candidates)
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}
     for split in dict.fromkeys([*splits, CHOSEN_ON] if controls else splits):
@@ -77,7 +140,7 @@ def examine(
     total, done = sum(len(asked[split]) for split in splits if split in asked), 0
     evaluations: dict[SplitName, Evaluation] = {}
     record: list[PromptAnswers] | None = [] if prompts and "test" in splits else None
-    with Bar("facts", None if progress is None else progress is True) as shown:
+    with Bar(f"{' and '.join(splits)} facts", None if progress is None else progress is True) as shown:
         tell = progress if callable(progress) else shown
         tell(0, total)  # priors may take as long as many facts
         priors, lacking = priors_of(asked[splits[0]].answers, relation, seed=seed) if controls else ({}, {})
@@ -96,7 +159,7 @@ def examine(
                 corrected += of_corrected
                 tell(done + len(own), total)
             done += len(own)
-            evaluations[split] = evaluation_of(asked[split], split, own)
+            evaluations[split] = asked[split].evaluation(own)
             if corrected:
                 outcomes.setdefault(PRIOR_CORRECTED, {})[split] = corrected
     descriptions = {name: prior.description for name, prior in priors.items()}
@@ -105,12 +168,41 @@ def examine(
         descriptions[PRIOR_CORRECTED] = described
     noted = PromptAnswers.joined(record) if record else None
     return Examination(
-        evaluations=evaluations,
+        mixture,
+        relation,
+        candidates,
+        facts,
+        evaluations,
         controls=Controls(descriptions, outcomes, {**lacking, **(missing if controls else {})}),
         prompt_answers=None if noted is None else noted.of(_first_rows(asked["test"])),
         mean_entropy_over_x=_mean_entropy(noted.weights) if noted and mixture.weighting.reads_x else None,
         missing={split: why for split, why in missing.items() if split in splits},
     )
+
+
+def evaluate_split(
+    mixture: Mixture,
+    relation: Relation,
+    split: SplitName = "test",
+    *,
+    candidates: Candidates | None = None,
+    top: int = 10,
+    facts: EncodedRelation | None = None,
+    progress: Progress = None,
+) -> Evaluation:
+    """Score a mixture on the facts of a split, with the `top` most probable answers to each, and no controls."""
+    found = examine(
+        mixture,
+        relation,
+        [split],
+        candidates=candidates,
+        top=top,
+        facts=facts,
+        controls=False,
+        prompts=False,
+        progress=progress,
+    )
+    return found.evaluations[split]
 
 
 def _first_rows(asked: AskedFacts) -> list[int]:

@@ -1,20 +1,116 @@
-"""Knowledge: what a run scores above the best control, that is, above what can be scored without knowing anything."""
+"""Controls, which need no knowledge of x, and knowledge: what a run scores above the best of them.
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+- "majority" ranks the ys of train by how often they occur there (repeated lines counted). A y that does not occur in
+  train ranks after all that do; all such answers of the vocabulary are tied. Ys that are not among the LM's answers are
+  skipped.
+- "prior" gives the mean of the prompts' own answers p(y | x, r) over x's of train.
+- "prior-masked-x" gives what the prompts answer to one mask token in place of x, where the LM is asked with masks.
+
+There is also "prior-corrected", which does look at x: answers are ranked by log p(y | x, r) - log prior(y), so
+that an answer which the prompts give to everything counts for little. It is another score of the same LM, not one of
+the controls that a score is compared with.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
-from askwell.errors import BadOption, UsageError
+from askwell.answers.strategy import Answers, Prior
+from askwell.data.facts import Relation, SplitName
+from askwell.errors import UsageError
 from askwell.evaluation.comparison import Outcomes, Unit, compare
-from askwell.evaluation.controls import Controls
-from askwell.evaluation.metrics import Average, Metric, metric_named
+from askwell.evaluation.metrics import RANK_METRICS, Average, Metric, Scores, metric_named, scores_of
+from askwell.evaluation.outcomes import Outcome
+
+MAJORITY, PRIOR, PRIOR_MASKED_X, PRIOR_CORRECTED = "majority", "prior", "prior-masked-x", "prior-corrected"
+
+
+def priors_of(answers: Answers, relation: Relation, *, seed: int = 0) -> tuple[dict[str, Prior], dict[str, str]]:
+    """Return majority, prior and prior with x masked, by name, and why those that are missing are not available."""
+    priors: dict[str, Prior] = {}
+    missing: dict[str, str] = {}
+    try:
+        priors[MAJORITY] = answers.majority(relation)
+    except UsageError as problem:
+        missing[MAJORITY] = str(problem)
+    try:
+        priors[PRIOR] = answers.mean_prior(relation, seed=seed)
+    except UsageError as problem:
+        missing |= dict.fromkeys([PRIOR, PRIOR_CORRECTED] if answers.is_listed else [PRIOR], str(problem))
+    if (masked := answers.masked_prior()) is not None:
+        priors[PRIOR_MASKED_X] = masked
+    return priors, missing
 
 
 @dataclass(frozen=True)
-class Gain:
-    """By how much a run is better than a control on the same facts; scores are in the metric's unit."""
+class ControlFigures:
+    """What a control is, and its scores on each split, as means over facts."""
+
+    description: str
+    test: Scores | None = None
+    dev: Scores | None = None
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The outcomes of the controls, and of the prior-corrected answers, on some splits of a relation."""
+
+    descriptions: dict[str, str]
+    """What each is, by name."""
+    outcomes: dict[str, dict[SplitName, list[Outcome]]]
+    """By name and split."""
+    missing: dict[str, str]
+    """What is not available (a control, a split), and why."""
+
+    @property
+    def controls(self) -> dict[str, dict[SplitName, list[Outcome]]]:
+        """The outcomes of the controls alone."""
+        return {name: by_split for name, by_split in self.outcomes.items() if name != PRIOR_CORRECTED}
+
+    def figures(self) -> dict[str, ControlFigures]:
+        """Return the scores of each, by name."""
+        return {
+            name: ControlFigures(
+                self.descriptions[name],
+                **{split: scores_of(by_split[split], RANK_METRICS) for split in ("test", "dev") if split in by_split},
+            )
+            for name, by_split in self.outcomes.items()
+        }
+
+
+def controls_together(found: Sequence[Controls]) -> Controls:
+    """Combine the controls that all of several mixtures have; if one LM is causal, none of them has x masked."""
+    if not found:
+        return Controls({}, {}, {})
+    names = [name for name in found[0].outcomes if all(name in one.outcomes for one in found)]
+    descriptions = {}
+    for name in names:
+        each = list(dict.fromkeys(one.descriptions[name] for one in found))
+        descriptions[name] = each[0] if len(each) == 1 else f"{each[0]}; likewise for each relation"
+    outcomes = {
+        name: {
+            split: [outcome for one in found for outcome in one.outcomes[name].get(split, [])]
+            for split in found[0].outcomes[name]
+        }
+        for name in names
+    }
+    return Controls(descriptions, outcomes, {})
+
+
+@dataclass(frozen=True)
+class ControlScores:
+    """The mean over all facts that were asked; scores are in the metric's unit."""
+
+    dev: float
+    test: float
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """By how much a run is better than the best control on the same test facts; scores are in the metric's unit."""
 
     control: str
+    """The control that is best on dev."""
     metric: str
     average: Average
     unit: Unit
@@ -32,53 +128,63 @@ class Gain:
     confidence: float
     p: float
     """Of the paired permutation test."""
+    is_there: bool
+    """Whether the whole interval of the gain is above 0."""
+    controls: dict[str, ControlScores]
 
 
-def gain_over(
-    outcomes: Outcomes,
-    control: Outcomes,
+def knowledge(
+    run: Outcomes,
+    controls: Mapping[str, Mapping[SplitName, Outcomes]],
     *,
-    name: str = "control",
     metric: str = "P@1",
-    average: Average = "micro",
-    unit: Unit = "fact",
-    confidence: float = 0.95,
+    unit: Unit = "y",
     resamples: int = 9_999,
     seed: int = 0,
-) -> Gain:
-    """Compute the gain over one control, with its bootstrap interval over units, on the facts that both answered.
+) -> Knowledge | None:
+    """Compute the gain of a run over the control that is best on dev, on all test facts, with its interval and p; None
+    if no control has outcomes on both.
+
+    A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
+    tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered
+    alike. If each fact counted as independent evidence, an LM that knows nothing would too often seem to know
+    something, just because its favourite y happens to be frequent in test.
 
     With few changed units the bootstrap is overconfident (four wins and no loss suffice). So the interval always
     contains 0 unless the permutation test is significant at the same confidence.
     """
-    if average not in ("micro", "macro"):
-        raise BadOption(f"there is no average {average!r}: choose micro or macro")
-    comparison = compare(
-        outcomes, control, metric=metric, unit=unit, confidence=confidence, resamples=resamples, seed=seed
-    )
-    found = comparison.micro if average == "micro" else comparison.macro
+    controls = {name: of for name, of in controls.items() if {"dev", "test"} <= of.keys() and name != PRIOR_CORRECTED}
+    if not controls:
+        return None
+    by = metric_named(metric)
+    best = best_control({name: of_control["dev"] for name, of_control in controls.items()}, metric=metric)
+    comparison = compare(run, controls[best]["test"], metric=metric, unit=unit, resamples=resamples, seed=seed)
+    found, sign = comparison.micro, 1 if by.higher_is_better else -1
     low, high = found.low, found.high
-    sign = 1 if metric_named(metric).higher_is_better else -1
-    gain = sign * found.difference
     if low is not None and high is not None:
         low, high = sorted((sign * low, sign * high))
-        if found.p > 1 - confidence:
+        if found.p > 1 - comparison.confidence:
             low, high = min(low, 0.0), max(high, 0.0)
-    return Gain(
-        control=name,
+    return Knowledge(
+        control=best,
         metric=metric,
-        average=average,
+        average="micro",
         unit=unit,
         facts=comparison.facts,
         only_run=comparison.only_a,
         only_control=comparison.only_b,
         score=found.a,
         control_score=found.b,
-        gain=gain,
+        gain=sign * found.difference,
         low=low,
         high=high,
-        confidence=confidence,
+        confidence=comparison.confidence,
         p=found.p,
+        is_there=low is not None and low > 0,
+        controls={
+            name: ControlScores(_mean(of_control["dev"], by), _mean(of_control["test"], by))
+            for name, of_control in controls.items()
+        },
     )
 
 
@@ -88,8 +194,6 @@ def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> st
     Choose on dev and report on test: the best of several on test would be a matter of luck. A control with several
     seeds counts with the mean over them.
     """
-    if not controls:
-        raise UsageError("there is no control to choose from")
     by = metric_named(metric)
     values = {name: _value_of_facts(outcomes, by) for name, outcomes in controls.items()}
     shared = set.intersection(*({*of_control} for of_control in values.values()))
@@ -103,107 +207,15 @@ def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> st
 def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, str], float]:
     """Return the mean value of each fact over its lines and seeds."""
     values: dict[tuple[str, str, str], list[float]] = {}
-    for run in outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]:
-        for outcome in run:
-            values.setdefault((outcome.relation, outcome.x, outcome.y), []).append(metric.value(outcome))
+    for outcome in _all(outcomes):
+        values.setdefault((outcome.relation, outcome.x, outcome.y), []).append(metric.value(outcome))
     return {fact: sum(of_fact) / len(of_fact) for fact, of_fact in values.items()}
 
 
-@dataclass(frozen=True)
-class Answered:
-    """A control's outcomes on the dev and the test facts; with several seeds, one list for each."""
-
-    dev: Outcomes
-    test: Outcomes
-
-
-@dataclass(frozen=True)
-class ControlScores:
-    """The mean over all facts that were asked; scores are in the metric's unit."""
-
-    dev: float
-    test: float
-
-
-@dataclass(frozen=True)
-class Knowledge:
-    """The gain over the best control, and what each control scores."""
-
-    gain: Gain
-    """On test, over the control that is best on dev."""
-    controls: dict[str, ControlScores]
-
-    @property
-    def best(self) -> str:
-        """The control that is best on dev."""
-        return self.gain.control
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the whole interval of the gain is above 0."""
-        return self.gain.low is not None and self.gain.low > 0
-
-    def figures(self) -> "KnowledgeFigures":
-        """Return all figures, side by side."""
-        return KnowledgeFigures(**asdict(self.gain), is_there=self.is_there, controls=self.controls)
-
-
-@dataclass(frozen=True)
-class KnowledgeFigures(Gain):
-    """The gain over the best control, whether it is significant, and what each control scores."""
-
-    is_there: bool
-    controls: dict[str, ControlScores]
-
-
-def knowledge(
-    run: Outcomes,
-    controls: Mapping[str, Answered],
-    *,
-    metric: str = "P@1",
-    unit: Unit = "y",
-    confidence: float = 0.95,
-    resamples: int = 9_999,
-    seed: int = 0,
-) -> Knowledge:
-    """Compute the gain of a run over the control that is best on dev, on all test facts, with its interval and p.
-
-    A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
-    tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered
-    alike. If each fact counted as independent evidence, an LM that knows nothing would too often seem to know
-    something, just because its favourite y happens to be frequent in test.
-    """
-    if not controls:
-        raise UsageError("there is no control to compare the score with")
-    by = metric_named(metric)
-    best = best_control({name: control.dev for name, control in controls.items()}, metric=metric)
-    gain = gain_over(
-        run,
-        controls[best].test,
-        name=best,
-        metric=metric,
-        unit=unit,
-        confidence=confidence,
-        resamples=resamples,
-        seed=seed,
-    )
-    scores = {
-        name: ControlScores(dev=_mean(control.dev, by), test=_mean(control.test, by))
-        for name, control in controls.items()
-    }
-    return Knowledge(gain, scores)
-
-
 def _mean(outcomes: Outcomes, metric: Metric) -> float:
+    return metric.scale * fmean(map(metric.value, _all(outcomes)))
+
+
+def _all(outcomes: Outcomes) -> list[Outcome]:
     runs = outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]
-    return metric.scale * fmean(metric.value(outcome) for run in runs for outcome in run)
-
-
-def knowledge_over(run: Outcomes, controls: Controls) -> Knowledge | None:
-    """Compute the gain over the best of a run's controls; None if no control has both dev and test outcomes."""
-    answered = {
-        name: Answered(dev=by_split["dev"], test=by_split["test"])
-        for name, by_split in controls.controls.items()
-        if {"dev", "test"} <= by_split.keys()
-    }
-    return knowledge(run, answered) if answered else None
+    return [outcome for run in runs for outcome in run]

@@ -1,16 +1,17 @@
 """Classification: how well each label is distinguished from the others, where answers are chosen among a few."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from askwell.evaluation.outcomes import Outcome
-from askwell.views.document import Document, overview
-from askwell.views.printable import counted
-from askwell.views.shown import ShowsItself
+from askwell.views.document import Document, Section, Table, table
+from askwell.views.printable import NONE, counted
+from askwell.views.to_text import ShowsItself
 
 MOST_LABELS = 30
 """With more labels, a confusion table says less than the scores do."""
+_WIDTH_OF_LABELS = 40  # what is left of 80 characters beside the scores
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,24 @@ class LabelFigures(ShowsItself):
     macro_f1: float
     """The mean F1 over labels that some fact has or that were chosen for one, in per cent."""
 
+    def table(self) -> Table:
+        """Return precision, recall and F1 of each label, and the confusion table, or its most frequent errors if that
+        is too wide."""
+        in_columns = sum(len(label) + 6 for label in self.labels) <= _WIDTH_OF_LABELS
+        chosen = [f"→ {label}" for label in self.labels] if in_columns else ["taken for"]
+        numbers = ("facts", "precision", "recall", "F1")
+        rows = []
+        for label, row in zip(self.labels, self.confusion, strict=True):
+            scores = self.scores[label]
+            figures = (NONE if one is None else f"{one:.1f}" for one in (scores.precision, scores.recall, scores.f1))
+            wrong = ", ".join(f"{other} ({count})" for other, count in list(self.taken_for(label).items())[:3])
+            rows.append((label, str(scores.facts), *figures, *(map(str, row) if in_columns else [wrong])))
+        return table(("", *numbers, *chosen), rows, numbers=(*numbers, *(chosen if in_columns else ())), title="Labels")
+
     def summary(self) -> Document:
-        """Summarise precision, recall and F1 of each label, and what it was taken for."""
-        columns = ("label", "facts", "precision", "recall", "F1", "taken for")
-        rows = [
-            (
-                label,
-                str(of_label.facts),
-                *("–" if one is None else f"{one:.1f}" for one in (of_label.precision, of_label.recall, of_label.f1)),
-                ", ".join(f"{other} ({count})" for other, count in self.taken_for(label).items()),
-            )
-            for label, of_label in self.scores.items()
-        ]
-        return overview(f"Macro F1 {self.macro_f1:.1f} over {counted(len(rows), 'label')}", columns, rows, columns[1:5])
+        """Summarise how well each label is recognised, and what it was taken for."""
+        heading = f"Macro F1 {self.macro_f1:.1f} over {counted(len(self.labels), 'label')}"
+        return Document(heading, sections=(Section("", (replace(self.table(), title=""),)),))
 
     def taken_for(self, label: str) -> dict[str, int]:
         """Return the wrong labels that were chosen in place of this one, the most frequent first."""

@@ -102,12 +102,8 @@ def metric_named(name: str) -> Metric:
 
 
 def scores_of(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS) -> Scores:
-    """Compute the scores of some outcomes, each as a mean over them."""
+    """Compute the scores of some outcomes, each as a mean over all of them (micro)."""
     return {name: METRICS[name].mean(outcomes) for name in metrics}
-
-
-micro = scores_of
-"""The mean over all facts of all relations."""
 
 
 def macro(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS) -> Scores:
@@ -131,8 +127,3 @@ def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:
     for outcome in outcomes:
         relations.setdefault(outcome.relation, []).append(outcome)
     return relations
-
-
-def with_raw_ranks(outcomes: Iterable["Outcome"]) -> list["Outcome"]:
-    """Return the same outcomes, with the other right answers of an x counted as wrong answers."""
-    return [outcome.with_raw_rank() for outcome in outcomes]

@@ -3,19 +3,16 @@
 A tuned vector is near a word without being that word. The score of the words alone shows how much to read into them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedRelation
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
+from askwell.evaluation.examine import Examination, Progress, evaluate_split, examine
 from askwell.evaluation.metrics import Scores
-from askwell.evaluation.scoring import Evaluation, evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 
@@ -23,20 +20,13 @@ from askwell.mixture.mixture import Mixture
 _BYTES_AT_ONCE = 64 * 2**20
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """The nearest words of each vector, best first, and the probability of one given word."""
-
-    words: Int[Tensor, "vectors nearest"]
-    p: Float[Tensor, "vectors nearest"]
-    p_of_asked: Float[Tensor, " vectors"]
-
-
 @torch.no_grad()
 def closest_words(
     lm: FrozenLM, vectors: Float[Tensor, "vectors embedding"], asked: Int[Tensor, " vectors"], count: int
-) -> Nearest:
-    """Compute the softmax of the word embeddings times each vector, for the `count` best words and the given ones.
+) -> tuple[Int[Tensor, "vectors nearest"], Float[Tensor, "vectors nearest"], Float[Tensor, " vectors"]]:
+    """Return the nearest words of each vector, best first, their probabilities, and those of the words asked about.
+
+    p(w | v) is the softmax of the word embeddings times the vector.
 
     The vocabulary is read in chunks: neither all word vectors nor all probabilities are ever in memory.
     """
@@ -54,7 +44,7 @@ def closest_words(
         part, places = logits.topk(min(count, len(words)), dim=1)
         best, order = torch.cat([best, part], 1).sort(dim=1, descending=True, stable=True)
         best, best_words = best[:, :count], torch.cat([best_words, words[places]], 1).gather(1, order)[:, :count]
-    return Nearest(best_words, (best - log_total[:, None]).exp(), (logit_of_asked - log_total).exp())
+    return best_words, (best - log_total[:, None]).exp(), (logit_of_asked - log_total).exp()
 
 
 @dataclass(frozen=True)
@@ -89,22 +79,22 @@ def project(mixture: Mixture) -> Mixture:
     return projected
 
 
-def projection_scores(
-    mixture: Mixture,
-    relation: Relation,
-    *,
-    tuned: Evaluation | None = None,
-    split: SplitName = "test",
-    candidates: Candidates | None = None,
-    facts: EncodedRelation | None = None,
-    progress: Callable[[int, int], None] | bool | None = None,
-) -> Projection:
-    """Score the nearest words of a mixture and the mixture itself, whose evaluation can be given."""
-    tuned = tuned or evaluate_split(
-        mixture, relation, split=split, candidates=candidates, facts=facts, progress=progress
-    )
+def projection_scores(mixture: Mixture, relation: Relation, *, progress: Progress = None) -> Projection:
+    """Score a mixture and its nearest words on the test facts of a relation."""
+    examination = examine(mixture, relation, ["test"], controls=False, prompts=False, progress=progress)
+    return projection_of(examination, progress)
+
+
+def projection_of(examination: Examination, progress: Progress = None) -> Projection:
+    """Score the nearest words of a mixture on the test facts, beside the mixture itself."""
+    mixture, relation, tuned = examination.mixture, examination.relation, examination.evaluations["test"]
     words = evaluate_split(  # only ranks are needed
-        project(mixture), relation, split=tuned.split, candidates=candidates, top=0, facts=facts, progress=progress
+        project(mixture),
+        relation,
+        candidates=examination.candidates,
+        top=0,
+        facts=examination.facts,
+        progress=progress,
     )
     original = [token for prompt in mixture.prompts for token in prompt.token_ids]
     nearest = _nearest(mixture).tolist()
@@ -124,4 +114,4 @@ def _nearest(mixture: Mixture) -> torch.Tensor:
     if not len(mixture.vectors):  # prompts of blanks alone
         return torch.zeros(0, dtype=torch.long, device=mixture.lm.device)
     asked = torch.zeros(len(mixture.vectors), dtype=torch.long, device=mixture.lm.device)
-    return closest_words(mixture.lm, mixture.vectors, asked, 1).words[:, 0]
+    return closest_words(mixture.lm, mixture.vectors, asked, 1)[0][:, 0]

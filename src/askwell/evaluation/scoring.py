@@ -1,40 +1,37 @@
-"""Evaluates a mixture on held-out facts: the outcome of each, and the scores."""
+"""Evaluations: the outcomes of facts, and the scores that follow from them."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from askwell.answers.candidates import GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
-from askwell.answers.strategy import Answers
-from askwell.data.facts import Relation, SplitName
-from askwell.evaluation.asked_facts import AskedFacts, outcomes_of
-from askwell.evaluation.calibration import calibration, questions_of
+from askwell.answers.encode import EncodedFacts, LeftOutFact, count_reasons
+from askwell.answers.strategy import Answers, Ranking
+from askwell.data.facts import Fact, Relation, SplitName
+from askwell.evaluation.confidence import calibration, questions_of
 from askwell.evaluation.labels import LabelFigures, added
 from askwell.evaluation.metrics import (
     LOG_LOSS,
     METRICS,
     RANK_METRICS,
+    Average,
     Scores,
     by_relation,
     log_loss_of,
     macro,
     metric_named,
-    micro,
     scores_of,
     units_of,
-    with_raw_ranks,
 )
 from askwell.evaluation.outcomes import Outcome
-from askwell.mixture.mixture import Mixture
+from askwell.evaluation.partitions import PartScores, scores_of_parts
 from askwell.specs.mixture_spec import AnswersName
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.progress_bar import Bar
-from askwell.views.shown import AsFrame, Records, ShowsItself
+from askwell.views.to_files import AsFrame, Records
+from askwell.views.to_text import ShowsItself
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,6 @@ class LeftOut:
     x: str
     y: str
     reason: str
-
-
-@dataclass(frozen=True)
-class RawScores:
-    """Scores where the other right answers of an x count as wrong ones."""
-
-    micro: Scores
-    macro: Scores
 
 
 @dataclass(frozen=True)
@@ -70,10 +59,11 @@ class EvaluationFigures:
     """The mean over facts."""
     macro: Scores
     """The mean of the relations' means."""
-    raw: RawScores
+    raw: dict[Average, Scores]
+    """The same means where the other right answers of an x count as wrong ones."""
     log_loss: float | None
     """None if it is infinite."""
-    relations: dict[str, dict[str, int | float]]
+    relations: dict[str, PartScores]
     """For each relation its number of facts and its scores."""
     answers: AnswersName = "one-token"
     """Whether answers are one token of the LM, or of any length."""
@@ -127,12 +117,12 @@ class Evaluation(ShowsItself, AsFrame):
     @property
     def at_worst(self) -> Scores | None:
         """The means over facts if all that searches left open were more probable than y; None if nothing is open."""
-        return micro([outcome.at_worst() for outcome in self.outcomes]) if self.unsettled else None
+        return scores_of([outcome.at_worst() for outcome in self.outcomes]) if self.unsettled else None
 
     @property
     def micro(self) -> Scores:
         """The mean over facts."""
-        return micro(self.outcomes)
+        return scores_of(self.outcomes)
 
     @property
     def macro(self) -> Scores:
@@ -172,10 +162,9 @@ class Evaluation(ShowsItself, AsFrame):
     def plot(self, ax: Any = None) -> Any:
         """Plot a reliability diagram (are answers with probability p right in a fraction p of cases?) and return the
         matplotlib axes."""
-        from askwell.views.plots import plot_reliability
+        from askwell.views.charts import plot_reliability
 
-        questions = questions_of(self.outcomes)
-        found = calibration(questions.confidences, questions.right)
+        found = calibration(*questions_of(self.outcomes))
         return plot_reliability(found.bins, ece=found.ece, axes=ax)
 
     def for_card(self) -> dict[str, Any]:
@@ -185,7 +174,7 @@ class Evaluation(ShowsItself, AsFrame):
 
     def figures(self) -> EvaluationFigures:
         """Return the scores, with what they are scores of."""
-        raw = with_raw_ranks(self.outcomes)
+        raw = [outcome.with_raw_rank() for outcome in self.outcomes]
         return EvaluationFigures(
             facts=len(self.outcomes),
             left_out=count_reasons(self.left_out),
@@ -195,55 +184,22 @@ class Evaluation(ShowsItself, AsFrame):
             candidates_left_out=self.candidates_left_out,
             micro=self.micro,
             macro=self.macro,
-            raw=RawScores(micro(raw, RANK_METRICS), macro(raw, RANK_METRICS)),
+            raw={"micro": scores_of(raw, RANK_METRICS), "macro": macro(raw, RANK_METRICS)},
             log_loss=log_loss_of(self.outcomes),
             answers=self.answers,
             unsettled=self.unsettled,
             labels=self.labels,
             at_worst=self.at_worst,
-            relations={
-                name: {"facts": len(outcomes), **scores_of(outcomes)}
-                for name, outcomes in by_relation(self.outcomes).items()
-            },
+            relations=scores_of_parts(by_relation(self.outcomes)),
         )
 
 
-def evaluate_split(
-    mixture: Mixture,
-    relation: Relation,
-    split: SplitName = "test",
-    *,
-    candidates: GivenCandidates = None,
-    top: int = 10,
-    facts: EncodedRelation | None = None,
-    progress: Callable[[int, int], None] | bool | None = None,
-) -> Evaluation:
-    """Score a mixture on the facts of a split, with the `top` most probable answers to each.
-
-    With `top=0`, ranks among answers of any length are found faster. If it takes long, a terminal or notebook shows a
-    progress bar, unless `progress` is False; if it is a function, it is called with the number of facts done and the
-    total instead."""
-    asked = AskedFacts(mixture, relation, split, as_candidates(candidates), facts)
-    outcomes: list[Outcome] = []
-    with Bar(f"{split} facts", None if progress is None else progress is True) as shown:
-        for rows in asked.batches():
-            outcomes += asked.ask(rows, top)[0]
-            (progress if callable(progress) else shown)(len(outcomes), len(asked))
-    return evaluation_of(asked, split, outcomes)
-
-
-def evaluation_of(asked: AskedFacts, split: SplitName, outcomes: Iterable[Outcome]) -> Evaluation:
-    """Build the evaluation from the outcomes of all facts that were asked."""
-    outcomes = tuple(outcomes)
-    return Evaluation(
-        split,
-        asked.answers.vocabulary,
-        outcomes,
-        asked.left_out,
-        len(asked.answers.candidates_left_out),
-        asked.answers.name,
-        asked.labels(outcomes),
-    )
+def outcomes_of(relation: Relation, facts: Sequence[Fact], rankings: Sequence[Ranking]) -> list[Outcome]:
+    """Convert rankings to the outcomes of a relation's facts; none if there are no rankings."""
+    return [
+        Outcome(relation=relation.name, x=fact.x, y=fact.y, golds=relation.golds[fact.x], **vars(ranking))
+        for fact, ranking in zip(facts if rankings else (), rankings, strict=True)
+    ]
 
 
 def score_facts(answers: Answers, encoded: EncodedFacts, relation: Relation) -> dict[str, Any]:

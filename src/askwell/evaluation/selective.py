@@ -7,17 +7,16 @@ with the mixture.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import repeat
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import count_reasons
-from askwell.answers.reply import PromptReply, Reply
+from askwell.answers.reply import PromptReply, Replies
 from askwell.errors import BadOption, DamagedFile, UsageError
-from askwell.evaluation.abstention import Threshold, learn_threshold
-from askwell.evaluation.calibration import questions_of
+from askwell.evaluation.confidence import Threshold, learn_threshold, questions_of
 from askwell.evaluation.scoring import Evaluation
 from askwell.mixture.mixture import Mixture
 
@@ -33,9 +32,9 @@ class DevAnswers:
     facts: int
     left_out: dict[str, int]
     """How many dev facts were not asked, by reason."""
-    probabilities: tuple[float, ...]
+    probabilities: tuple[Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)], ...]
     """Of the best answer to each question, the highest first, so that the order of facts does not matter."""
-    right: tuple[int, ...]
+    right: tuple[Literal[0, 1], ...]
     """1 where this answer is right, 0 where it is wrong."""
 
     def threshold(self, risk: float, confidence: float | None = None) -> float:
@@ -95,9 +94,8 @@ def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
     try:
         saved = TypeAdapter(DevAnswers).validate_python(document)
     except ValidationError:
-        raise DamagedFile("the mixture's record of its answers to dev questions has an unknown format") from None
-    are_probabilities = all(0 <= probability <= 1 for probability in saved.probabilities)  # false for NaN
-    if len(saved.probabilities) != len(saved.right) or not are_probabilities or not {*saved.right} <= {0, 1}:
+        saved = None
+    if saved is None or len(saved.probabilities) != len(saved.right):
         raise DamagedFile(
             "the mixture's record of its answers to dev questions is damaged: it needs a probability from 0 to 1 for "
             "each question, and a 1 or 0 for whether its answer is right"
@@ -118,43 +116,38 @@ class RiskLimits:
 
 
 @dataclass(frozen=True)
-class CautiousReply:
-    """The most probable answers to a question, and whether the best of them is probable enough to be given."""
+class AnsweredX:
+    """The most probable answers to an x; if requested, whether the best of them is probable enough to be given, and
+    what each prompt answers by itself."""
 
-    x: str
-    answers: tuple[Reply, ...]
-    threshold: float
-    unseen: float = 0.0
-    """Answers below this probability may be missing."""
+    answers: Replies
+    limits: RiskLimits | None = None
+    threshold: float = 0.0
+    prompts: tuple[PromptReply, ...] | None = None
+
+    @property
+    def x(self) -> str:
+        """What was asked about."""
+        return self.answers.x
 
     @property
     def answered(self) -> bool:
         """Whether the best answer is at least as probable as the threshold."""
         return self.answers[0].probability >= self.threshold * (1 - _LAST_DIGITS)
 
-
-@dataclass(frozen=True)
-class AnsweredX:
-    """An x and its answers; if requested, the limits of the risk and what each prompt answers by itself."""
-
-    reply: CautiousReply
-    limits: RiskLimits | None = None
-    prompts: tuple[PromptReply, ...] | None = None
-
     def as_json(self, *, alone: bool = False) -> Any:
         """Return the question and its answers as plain JSON; with `alone`, just the answers if no more was
         requested."""
-        document: dict[str, Any] = {"x": self.reply.x}
+        document: dict[str, Any] = {"x": self.x}
         if self.limits is not None:
-            document |= {"answered": self.reply.answered, "threshold": self.reply.threshold}
-            document |= {"risk": self.limits.risk, "confidence": self.limits.confidence}
-        document["answers"] = [asdict(answer) for answer in self.reply.answers]
-        if self.reply.unseen and not alone:
-            document["unseen"] = self.reply.unseen
+            document |= {"answered": self.answered, "threshold": self.threshold, **asdict(self.limits)}
+        document["answers"] = [asdict(answer) for answer in self.answers]
+        if self.answers.unseen and not alone:
+            document["unseen"] = self.answers.unseen
         if self.prompts is not None:
-            keys = ("weight", "y", "probability")
             document["prompts"] = [
-                {"prompt": one.template, **{key: getattr(one, key) for key in keys}} for one in self.prompts
+                {"prompt": one.template, "weight": one.weight, "y": one.y, "probability": one.probability}
+                for one in self.prompts
             ]
         return document["answers"] if alone and document.keys() == {"x", "answers"} else document
 
@@ -169,45 +162,21 @@ def ask_all(
     limits: RiskLimits | None = None,
     each_prompt: bool = False,
 ) -> Iterator[AnsweredX]:
-    """Ask about each x; with `limits`, which need `dev` answers, only what is probable enough counts as answered; with
-    `each_prompt`, every prompt is also asked by itself."""
-    replies: Iterable[CautiousReply]
-    if limits is None or dev is None:
-        found = zip(xs, mixture.replies(xs, top, candidates), strict=True)
-        replies = (CautiousReply(x, tuple(answers), 0.0, answers.unseen) for x, answers in found)
-    else:
-        risk, confidence = limits.risk, limits.confidence
-        replies = ask_cautiously(mixture, xs, risk=risk, confidence=confidence, top=top, candidates=candidates, dev=dev)
+    """Ask about each x; with `limits`, which need `dev` answers among the same candidates, only what is probable enough
+    counts as answered; with `each_prompt`, every prompt is also asked by itself."""
+    candidates, threshold = candidates or mixture.candidates, 0.0
+    if limits is not None and dev is not None:
+        if dev.candidates != (None if candidates is None else candidates.digest):
+            raise BadOption(
+                f"the threshold was learned among {dev.vocabulary}, but now the candidates differ: name the relation "
+                "with `facts`, and its dev facts are asked with the same candidates",
+                facts="--facts",
+            )
+        threshold = dev.threshold(limits.risk, limits.confidence)
     alone: Iterable[Sequence[PromptReply] | None] = repeat(None, len(xs))
     if each_prompt:
         alone = mixture.answering(candidates).ask_each_prompt(xs)
     return (
-        AnsweredX(reply, limits, None if of_prompts is None else tuple(of_prompts))
-        for reply, of_prompts in zip(replies, alone, strict=True)
+        AnsweredX(replies, limits, threshold, None if of_prompts is None else tuple(of_prompts))
+        for replies, of_prompts in zip(mixture.replies(xs, top, candidates), alone, strict=True)
     )
-
-
-def ask_cautiously(
-    mixture: Mixture,
-    xs: Sequence[str],
-    *,
-    risk: float,
-    confidence: float | None = None,
-    top: int = 10,
-    candidates: Candidates | None = None,
-    dev: DevAnswers,
-) -> Iterator[CautiousReply]:
-    """Return the most probable answers to each x, and whether they are good enough for a risk, by dev answers.
-
-    The dev answers, such as those that were saved with the mixture, must be among the same candidates.
-    """
-    candidates = candidates or mixture.candidates
-    if dev.candidates != (None if candidates is None else candidates.digest):
-        raise BadOption(
-            f"the threshold was learned among {dev.vocabulary}, but now the candidates differ: name the relation with "
-            "`facts`, and its dev facts are asked with the same candidates",
-            facts="--facts",
-        )
-    threshold = dev.threshold(risk, confidence)
-    replies = mixture.replies(xs, top, candidates)
-    return (CautiousReply(x, tuple(answers), threshold, answers.unseen) for x, answers in zip(xs, replies, strict=True))

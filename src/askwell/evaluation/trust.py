@@ -1,25 +1,137 @@
-"""Trust: measures of how far one mixture's scores on one relation can be believed."""
+"""Trust: how far one mixture's scores on one relation can be believed; and `evaluate`, which measures both.
 
-from collections.abc import Callable
+Besides what the probabilities of answers are worth, it is measured whether the prompts agree, and whether agreement
+separates right answers from wrong ones. Agreement is not truth: all prompts can be wrong together. Fractions are from
+0 to 1.
+"""
+
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedRelation, count_reasons
+from askwell.answers.encode import count_reasons
+from askwell.answers.strategy import PromptAnswers
 from askwell.calls import checked
-from askwell.data.facts import Relation
+from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
-from askwell.evaluation.abstention import RiskCoverage, abstain, learn_threshold, risk_coverage
-from askwell.evaluation.agreement import Consistency, SignalAreas, compare_signals, consistency, signals_of
-from askwell.evaluation.answer_sets import AnswerSets, learn_set_threshold, score_answer_sets
-from askwell.evaluation.calibration import Calibration, calibration, outcomes_by_x, questions_of
-from askwell.evaluation.examine import Examination
+from askwell.evaluation.confidence import (
+    AnswerSets,
+    Calibration,
+    RiskCoverage,
+    calibration,
+    learn_set_threshold,
+    learn_threshold,
+    outcomes_by_x,
+    questions_of,
+    risk_coverage,
+    score_answer_sets,
+)
+from askwell.evaluation.examine import Examination, Progress, examine
+from askwell.evaluation.knowledge import Controls
 from askwell.evaluation.metrics import Scores
-from askwell.evaluation.projection import Projection, projection_scores
+from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.projection import Projection, projection_of
 from askwell.evaluation.scoring import Evaluation
 from askwell.mixture.mixture import Mixture
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often the prompts of a mixture have the same best answer, as a mean over questions."""
+
+    questions: int
+    pairs: float
+    """The fraction of all pairs of prompts that give the same answer."""
+    weighted: float | None
+    """The same with each pair weighted by the product of its weights; None if one prompt has all the weight."""
+    all_agree: float
+    """The fraction of questions to which all prompts give the same answer."""
+    with_mixture: float
+    """The weight of the prompts that give the same answer as the mixture."""
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """How far the prompts of a mixture agree: hard prompts that are paraphrases of each other, or soft ones."""
+
+    prompts: int
+    all: Agreement
+    right: Agreement | None
+    """Among questions that the mixture gets right; None if there are none."""
+
+
+def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
+    """Measure how far the prompts agree on all x's, and on those that the mixture gets right."""
+    return Consistency(
+        prompts=len(answers.prompts),
+        all=_agreement(answers.best, answers.weights, answers.of_mixture),
+        right=_agreement(answers.best[right], answers.weights[right], answers.of_mixture[right])
+        if right.any()
+        else None,
+    )
+
+
+def _agreement(
+    best: Int[np.ndarray, "xs prompts"], weights: Float[np.ndarray, "xs prompts"], of_mixture: Int[np.ndarray, " xs"]
+) -> Agreement:
+    prompts = best.shape[1]
+    pairs, weighted, all_agree = [], [], []
+    for answers, shares in zip(best, weights / weights.sum(1, keepdims=True), strict=True):
+        which = np.unique(answers, return_inverse=True)[1]
+        counts, totals = np.bincount(which), np.bincount(which, weights=shares)
+        pairs.append((counts * (counts - 1)).sum() / (prompts * (prompts - 1)))
+        alone = (shares**2).sum()  # pairs of a prompt with itself do not count
+        if alone < 1 - 1e-12:
+            weighted.append(((totals**2).sum() - alone) / (1 - alone))
+        all_agree.append(len(counts) == 1)
+    with_mixture = (weights * (best == of_mixture[:, None])).sum(1) / weights.sum(1)
+    return Agreement(
+        questions=len(best),
+        pairs=float(np.mean(pairs)),
+        weighted=float(np.mean(weighted)) if weighted else None,
+        all_agree=float(np.mean(all_agree)),
+        with_mixture=float(with_mixture.mean()),
+    )
+
+
+@dataclass(frozen=True)
+class SignalAreas:
+    """The area under the risk–coverage curve of several signals on the same questions: lower is better."""
+
+    questions: int
+    areas: dict[str, float]
+    best_possible: float
+    """If all right answers came before all wrong ones."""
+    no_signal: float
+    """If answers came in random order: the fraction of wrong ones."""
+
+
+def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
+    """Return, for each x, the weight of the prompts whose best answer is not the mixture's, from 0 to 1."""
+    same = answers.best == answers.of_mixture[:, None]
+    return 1 - (answers.weights * same).sum(1) / answers.weights.sum(1)
+
+
+def compare_signals(
+    confidences: Float[np.ndarray, " questions"], answers: PromptAnswers, right: Bool[np.ndarray, " questions"]
+) -> SignalAreas:
+    """Compute the areas of three signals, the probability of the answer and, if there are several prompts, two measures
+    of their agreement; with the best possible area and the area without a signal."""
+    signals = {"probability": confidences}
+    if len(answers.prompts) > 1:
+        signals |= {"agreement": 1 - disagreement(answers), "divergence": -answers.divergences}
+    return SignalAreas(
+        questions=len(right),
+        areas={name: risk_coverage(values, right).area for name, values in signals.items()},
+        best_possible=risk_coverage(right.astype(np.float64), right).area,
+        no_signal=float((~right).mean()),
+    )
 
 
 @dataclass(frozen=True)
@@ -81,45 +193,29 @@ WORDS_ALREADY = "the prompts are words already"
 """Why nothing is projected, for example because training kept its initial state."""
 
 
-@checked
 def trust_of(
-    mixture: Mixture,
-    relation: Relation,
-    examination: Examination,
-    *,
-    candidates: GivenCandidates = None,
-    risk: float = 0.1,
-    confidence: float | None = None,
-    bins: int = 10,
-    facts: EncodedRelation | None = None,
-    progress: Callable[[int, int], None] | bool | None = None,
+    examination: Examination, *, risk: float = 0.1, confidence: float | None = None, progress: Progress = None
 ) -> Trust:
-    """Compute all measures on the relation's test facts, with thresholds from dev facts, as far as examined.
+    """Compute all measures on the test facts that were examined, with thresholds from dev facts, if there are any.
 
-    The examination must be among the same candidates. Only the nearest words of tuned prompts are asked again.
+    Each prompt's answers must have been recorded. Only the nearest words of tuned prompts are asked again.
     """
-    candidates = as_candidates(candidates)
-    test, dev, answers = (
-        examination.evaluations.get("test"), examination.evaluations.get("dev"), examination.prompt_answers
-    )  # fmt: skip
-    if test is None or answers is None:
-        raise BadOption("trust_of needs each prompt's answers to the test facts: examine test, with prompts=True")
+    test, dev, answers = examination.evaluations["test"], examination.evaluations.get("dev"), examination.prompt_answers
+    if answers is None:
+        raise BadOption("trust needs each prompt's answers to the test facts")
     missing: dict[str, str] = {}
     if dev is None:
-        why = f"there are {examination.missing['dev']}" if "dev" in examination.missing else "dev was not asked"
-        missing |= dict.fromkeys(("at_risk", "answer_sets"), f"its threshold is learned on dev, and {why}")
+        why = f"its threshold is learned on dev, and there are {examination.missing['dev']}"
+        missing |= dict.fromkeys(("at_risk", "answer_sets"), why)
     by_x = outcomes_by_x(test.outcomes)
-    questions = questions_of(test.outcomes)
-    several_prompts = len(answers.prompts) > 1
-    signals = signals_of(questions.confidences, answers)
-    if not several_prompts:
+    confidences, right = questions_of(test.outcomes)
+    if len(answers.prompts) < 2:
         missing["consistency"] = "the mixture has only one prompt, so agreement cannot be measured"
-        signals = {"probability": signals["probability"]}
-    if no_projection := _why_not_projected(mixture):
+    if no_projection := _why_not_projected(examination.mixture):
         missing["projection"] = no_projection
     return Trust(
-        relation=relation.name,
-        lm=mixture.lm.identity.name,
+        relation=examination.relation.name,
+        lm=examination.mixture.lm.identity.name,
         vocabulary=test.vocabulary,
         facts=len(test.outcomes),
         left_out=count_reasons(test.left_out),
@@ -128,23 +224,23 @@ def trust_of(
         questions=len(by_x),
         several_ys=sum(len({outcome.y for outcome in of_x}) > 1 for of_x in by_x),
         scores=test.micro,
-        calibration=calibration(questions.confidences, questions.right, bins=bins),
-        risk_coverage=risk_coverage(questions.confidences, questions.right),
-        signals=compare_signals(signals, questions.right),
-        at_risk=None if dev is None else _at_risk(dev, test, risk, confidence),
+        calibration=calibration(confidences, right),
+        risk_coverage=risk_coverage(confidences, right),
+        signals=compare_signals(confidences, answers, right),
+        at_risk=None if dev is None else at_risk(dev.outcomes, test.outcomes, risk, confidence),
         answer_sets=None if dev is None else score_answer_sets(test.outcomes, learn_set_threshold(dev.outcomes)),
-        consistency=consistency(answers, questions.right) if several_prompts else None,
-        projection=None
-        if no_projection
-        else projection_scores(mixture, relation, tuned=test, candidates=candidates, facts=facts, progress=progress),
+        consistency=consistency(answers, right) if len(answers.prompts) > 1 else None,
+        projection=None if no_projection else projection_of(examination, progress),
         missing=missing,
     )
 
 
-def _at_risk(dev: Evaluation, test: Evaluation, risk: float, confidence: float | None) -> AtRisk:
-    of_dev, of_test = questions_of(dev.outcomes), questions_of(test.outcomes)
-    threshold = learn_threshold(of_dev.confidences, of_dev.right, risk=risk, confidence=confidence)
-    found = abstain(threshold.value, of_test.confidences, of_test.right)
+def at_risk(dev: Sequence[Outcome], test: Sequence[Outcome], risk: float, confidence: float | None = None) -> AtRisk:
+    """Learn a threshold on dev, and count the test questions that it answers, and answers wrongly."""
+    of_dev, of_test = questions_of(dev), questions_of(test)
+    threshold = learn_threshold(*of_dev, risk=risk, confidence=confidence)
+    given = of_test.confidences >= (math.inf if threshold.value is None else threshold.value)
+    answered, wrong = int(given.sum()), int((given & ~of_test.right).sum())
     return AtRisk(
         risk=risk,
         confidence=confidence,
@@ -152,11 +248,11 @@ def _at_risk(dev: Evaluation, test: Evaluation, risk: float, confidence: float |
         dev_questions=len(of_dev.right),
         dev_coverage=threshold.coverage,
         dev_risk=threshold.risk,
-        questions=found.questions,
-        answered=found.answered,
-        wrong=found.wrong,
-        coverage=found.coverage,
-        found_risk=found.risk if found.answered else None,
+        questions=len(given),
+        answered=answered,
+        wrong=wrong,
+        coverage=answered / len(given),
+        found_risk=wrong / answered if answered else None,
     )
 
 
@@ -167,3 +263,56 @@ def _why_not_projected(mixture: Mixture) -> str | None:
     is_moved = not torch.equal(mixture.vectors, mixture.initial_vectors)
     is_deep = any(bool(delta.any()) for delta in mixture.deltas.parameters())
     return None if is_moved or is_deep or not starts_as_words else WORDS_ALREADY
+
+
+@dataclass(frozen=True, repr=False)
+class FullEvaluation(Evaluation):
+    """The outcomes of the facts of a split, with the controls and measures of trust that were asked for."""
+
+    controls: Controls | None = None
+    """The scores of answers that need no knowledge of x; None unless `controls` was asked for."""
+    trust: Trust | None = None
+    """How far the scores can be trusted; None unless `trust` was asked for."""
+
+
+@checked
+def evaluate(
+    mixture: Mixture,
+    relation: Relation,
+    split: SplitName = "test",
+    *,
+    candidates: GivenCandidates = None,
+    controls: bool = False,
+    trust: bool = False,
+    risk: float = 0.1,
+    confidence: float | None = None,
+    top: int = 10,
+    seed: int = 0,
+    progress: Progress = None,
+) -> FullEvaluation:
+    """Score a mixture on the facts of a split, with the `top` most probable answers to each.
+
+    `controls=True` also scores answers that need no knowledge of x. `trust=True` also measures calibration, agreement
+    of the prompts and what can be answered at a `risk` (and `confidence`) on test, with thresholds from dev. If it
+    takes long, a terminal or notebook shows a progress bar, unless `progress` is False; if it is a function, it is
+    called with the number of facts done and the total instead.
+    """
+    if trust and split != "test":
+        raise BadOption("trust is measured on test, with thresholds learned on dev: leave `split` at test")
+    splits: list[SplitName] = ["test", "dev"] if trust else [split]
+    found = examine(
+        mixture,
+        relation,
+        splits,
+        candidates=as_candidates(candidates),
+        top=top,
+        controls=controls,
+        prompts=trust,
+        seed=seed,
+        progress=progress,
+    )
+    return FullEvaluation(
+        **vars(found.evaluations[split]),
+        controls=found.controls if controls else None,
+        trust=trust_of(found, risk=risk, confidence=confidence, progress=progress) if trust else None,
+    )

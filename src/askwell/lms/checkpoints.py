@@ -112,19 +112,17 @@ def load_checkpoint_files(
     """
     if not is_utf8(public_name(name)):
         raise LMUnavailable(f"`lm` {name}: its name is not UTF-8; rename it")
-    path = Path(name)
+    path, source, folder, gguf = Path(name), name, None, {}
     if path.suffix == ".gguf":
         if not path.is_file():
             raise LMUnavailable(f"`lm` {name}: there is no such file. {_WITHOUT_HUB}")
-        source, gguf, folder = str(path.parent), {"gguf_file": path.name}, None
+        source, gguf = str(path.parent), {"gguf_file": path.name}
     elif path.is_dir():
         if not (path / "config.json").is_file():
             raise LMUnavailable(f"`lm` {name}: the folder holds no config.json, so it is not a transformers checkpoint")
-        source, gguf, folder = name, {}, path
+        folder = path
     elif _looks_like_path(name):
         raise LMUnavailable(f"`lm` {name}: there is no such folder or file. {_WITHOUT_HUB}")
-    else:
-        source, gguf, folder = name, {}, None
     try:
         reach = {}
         if not gguf and folder is None:

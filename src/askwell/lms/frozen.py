@@ -33,7 +33,7 @@ from askwell.lms.walks.past import Past
 from askwell.lms.walks.walk import Deltas, Walk, insert_prompt_vectors, pack, rows_at
 from askwell.specs.mixture_spec import Begin
 from askwell.views.document import Document, overview
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 # Probabilities that are held at once: few compared with what evaluation sums them into.
 _PROBABILITIES_AT_ONCE = 2**21

@@ -227,22 +227,17 @@ class SpecialTokens:
     """Special tokens by their purpose; one that the LM lacks is an error when it is needed."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig) -> None:
-        self._tokenizer, self._config = tokenizer, config
+        self._mask, self._kind = tokenizer.mask_token_id, config.model_type
+        self._decoder_start = getattr(config, "decoder_start_token_id", None)
+        self.bos: int | None = tokenizer.bos_token_id
+        """The token that begins a text, if there is one."""
+        self.eos: int | None = tokenizer.eos_token_id
+        """The token that ends a text, if there is one."""
 
     @property
     def mask(self) -> int:
         """Return the mask token."""
-        return self._need(self._tokenizer.mask_token_id, "mask token")
-
-    @property
-    def bos(self) -> int | None:
-        """Return the token that begins a text, if there is one."""
-        return self._tokenizer.bos_token_id
-
-    @property
-    def eos(self) -> int | None:
-        """Return the token that ends a text, if there is one."""
-        return self._tokenizer.eos_token_id
+        return self._need(self._mask, "mask token")
 
     @property
     def text_start(self) -> int:
@@ -261,11 +256,11 @@ class SpecialTokens:
     @property
     def decoder_start(self) -> int:
         """Return the token with which a seq2seq decoder starts."""
-        return self._need(getattr(self._config, "decoder_start_token_id", None), "decoder_start_token_id")
+        return self._need(self._decoder_start, "decoder_start_token_id")
 
     def _need(self, token: int | None, what: str) -> int:
         if token is None:
-            raise LMUnavailable(f"this LM ({self._config.model_type}) has no {what}, which is needed to ask it")
+            raise LMUnavailable(f"this LM ({self._kind}) has no {what}, which is needed to ask it")
         return token
 
 

@@ -15,7 +15,7 @@ from askwell.lms.families import X
 from askwell.prompts.prompt_set import PromptSet
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 
 @dataclass(frozen=True, repr=False)

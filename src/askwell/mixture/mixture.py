@@ -44,8 +44,7 @@ from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
-from askwell.views.progress_bar import Bar
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import Bar, ShowsItself
 
 
 class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", license="apache-2.0"):
@@ -132,7 +131,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
 
     def plot(self, ax: Any = None) -> Any:
         """Plot the weight of each prompt as a bar, the heaviest on top, and return the matplotlib axes."""
-        from askwell.views.plots import plot_weights
+        from askwell.views.charts import plot_weights
 
         texts = [prompt.template.text for prompt in self.prompts]
         return plot_weights(texts, self.weights.tolist(), title=self.summary().title, axes=ax)

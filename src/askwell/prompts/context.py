@@ -1,4 +1,4 @@
-"""What stands before a prompt's sentence: a beginning, free vectors, a lead-in, in-context examples.
+"""The choice of what stands before a prompt's sentence: a beginning, a lead-in, in-context examples.
 
 All but the beginning are prompt tokens like any others, and tuned with them. What comes before x matters most to a
 causal LM: its first position draws much of its attention and is represented unlike any other, so the same prompt can be
@@ -10,7 +10,6 @@ and the facts.
 
 import random
 from collections.abc import Sequence
-from itertools import cycle, islice
 from math import log
 from statistics import fmean
 
@@ -23,10 +22,10 @@ from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import NO_OPENING, Beginning, Opening, Place
+from askwell.lms.tokenisation import Beginning, Place
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
-from askwell.prompts.prompt import Prompt, initial_vectors, usable_prompts, with_opening
+from askwell.prompts.prompt import Prompt, initial_vectors, usable_prompts, with_context
 from askwell.specs.mixture_spec import (
     A_FACT,
     AUTO_LEAD_IN,
@@ -39,8 +38,6 @@ from askwell.specs.mixture_spec import (
 
 Shown = tuple[Fact, ...]
 """The in-context examples of one prompt, in their order."""
-RANDOM, LABEL = "random", "label"
-"""What free vectors can start from besides words."""
 # Few enough to take seconds in every run: on SmolLM2, four times as many pairs lead to the same choices.
 _PAIRS, _PROMPTS = 64, 4
 _LONGEST_ANSWER = 10
@@ -53,67 +50,6 @@ _FACTS_FOR_EXAMPLES = 5 * SHOTS
 _FACTS_TO_DRAW_FROM = 1000
 # Draws of examples are compared on this many dev facts at most, spread evenly.
 _DEV_FACTS = 256
-
-
-def opening_of(
-    lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning, examples: Sequence[Fact] = ()
-) -> Opening:
-    """Return what stands before the sentence of a template: free vectors, the lead-in, and examples in the template's
-    words, each followed by its separator."""
-    lead_in = "" if spec.lead_in == NO_LEAD_IN else up_to_sentence(lm, spec.lead_in)
-    prefix = prefix_tokens(lm, spec, beginning)
-    if not examples:
-        return Opening(prefix, (), lead_in) if prefix or lead_in else NO_OPENING
-    after = up_to_sentence(lm, template.after + spec.shot_separator, is_whole=True)
-    filled: list[tuple[str, str]] = []
-    for fact in examples:
-        fillers = {"[X]": fact.x, "[Y]": fact.y}
-        text = after if filled else lead_in
-        filled += [(text + template.before, fillers[template.first]), (template.between, fillers[template.second])]
-    return Opening(prefix, tuple(filled), after, closing=after.rstrip(" "))
-
-
-def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tuple[int, ...]:
-    """Return the tokens in whose places free vectors go; those that start at random are only marked by them."""
-    if not spec.prefix:
-        return ()
-    if spec.prefix_words == LABEL:
-        raise BadOption(
-            f"`prefix_words` {LABEL}: the relation is not known here; write its label out",
-            prefix_words="--prefix-words",
-        )
-    words = A_FACT if spec.prefix_words == RANDOM else spec.prefix_words
-    tokens = lm.wording.encode(words, beginning.place)
-    if not tokens or lm.wording.unknown_id in tokens:
-        raise BadOption(
-            f"`prefix_words` {words!r}: {lm.identity.name} has no tokens for it; choose other words",
-            prefix_words="--prefix-words",
-        )
-    return tuple(islice(cycle(tokens), spec.prefix))
-
-
-def up_to_sentence(lm: FrozenLM, text: str, *, is_whole: bool = False) -> str:
-    """Return a text with the space or line break that separates it from the following sentence, unless it is whole and
-    has its own."""
-    if lm.wording.line_break is None:
-        text = text.replace("\n", " ")
-    if not text[-1:].isspace():
-        return text if is_whole else f"{text} "
-    # What begins a line stands as at the start of a text, if the LM has a choice of beginnings.
-    begun = lm.beginnings.get("line-break", next(iter(lm.beginnings.values())))
-    return f"{text} " if text.endswith("\n") and begun.place is Place.SPACED else text
-
-
-def with_label(spec: MixtureSpec, label: str) -> MixtureSpec:
-    """Return the spec with the relation's label written out, if its free vectors start from that."""
-    if not spec.prefix or spec.prefix_words != LABEL:
-        return spec
-    return spec.model_copy(update={"prefix_words": label})
-
-
-def with_context(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Sequence[Fact]) -> Prompt:
-    """Return the prompt with everything that stands before its sentence."""
-    return with_opening(lm, prompt, opening_of(lm, spec, prompt.template, prompt.tokens.beginning, examples))
 
 
 # ── in-context examples: each prompt has its own, and a prompt that shows an x is never asked about it ────────────────

@@ -219,6 +219,12 @@ class LongAnswers:
         return _Reads(texts[pairs], prompts[pairs], ys, ids[pairs].gather(1, steps[:, None]), pairs)
 
 
+def bytes_of_cached_token(lm: FrozenLM) -> int:
+    """Return about how many bytes the keys and values of a token take in all layers."""
+    number = torch.finfo(lm.dtype).bits // 8
+    return sum(2 * number * stack.layers * stack.width for stack in lm.stacks.values())
+
+
 def log_p_of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, " lengths"]) -> Float[Tensor, " ys"]:
     """Return log p(m | r) of ys of these lengths; -inf for those that are longer than any known one."""
     known = log_lengths[(lengths - 1).clamp(max=len(log_lengths) - 1)]

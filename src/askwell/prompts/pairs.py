@@ -1,7 +1,7 @@
 """Reads (fact, prompt) pairs with the LM: in batches of about equal length, within bounded memory."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -73,16 +73,13 @@ class PairReader:
         """What the sentences that ask for y have in common, for LMs that share it."""
         return SharedPrefixes(self._lm, self._prompts, self.y_table, self.x_places)
 
-    @contextmanager
-    def keeping(self, *many_xs: Words) -> Generator[None]:
+    def keeping(self, *many_xs: Words) -> AbstractContextManager[None]:
         """Cache, inside the block, what the LM computes for these x's and never changes, as far as memory allows."""
         if not self._lm.shares_prefixes:
-            yield
-            return
+            return nullcontext()
         asked = [xs for xs in many_xs if xs.lengths.shape[1]]
         fitting = [xs for xs in asked if self._lm.can_share(int(self.longest_question(xs).max()))]
-        with self.shared_prefixes.keeping(*fitting):
-            yield
+        return self.shared_prefixes.keeping(*fitting)
 
     # ── log-probabilities ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,18 +1,24 @@
-"""The prompts of a mixture: the templates that the LM can use, in its tokens, those left out, and initial vectors."""
+"""Prompts in an LM's tokens: the templates that it can use, what stands before their sentences, and initial vectors."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from askwell.data.facts import Fact
 from askwell.data.templates import Template
-from askwell.errors import NothingLeft
+from askwell.errors import BadOption, NothingLeft
 from askwell.lms.families import Question, Unusable
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import NO_OPENING, WITH_A_SPACE, Beginning, Opening, PromptTokens, tokenise
-from askwell.specs.mixture_spec import Initial
+from askwell.lms.tokenisation import NO_OPENING, WITH_A_SPACE, Beginning, Opening, Place, PromptTokens, tokenise
+from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, Initial, MixtureSpec
+
+RANDOM, LABEL = "random", "label"
+"""What free vectors can start from besides words."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +62,74 @@ def usable_prompts(
             prompts[twin] = replace(first, template=_with_added_weight(first.template, template))
             left_out.append(LeftOutPrompt(template, f"merged: up to y it is the same as {first.template.text!r}"))
     if not prompts:
-        reasons: dict[str, int] = {}
-        for prompt in left_out:
-            reasons[prompt.reason] = reasons.get(prompt.reason, 0) + 1
-        raise NothingLeft("prompts", reasons)
+        raise NothingLeft("prompts", Counter(prompt.reason for prompt in left_out))
     return prompts, left_out
 
 
-def with_opening(lm: FrozenLM, prompt: Prompt, opening: Opening) -> Prompt:
-    """Return the prompt with an opening before its sentence."""
+def with_context(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Sequence[Fact]) -> Prompt:
+    """Return the prompt with everything that stands before its sentence."""
+    opening = _opening_of(lm, spec, prompt.template, prompt.tokens.beginning, examples)
     if opening == NO_OPENING:
         return prompt
     tokens = tokenise(prompt.template, lm.wording, prompt.tokens.beginning, opening)
     question = lm.family.ask_y(tokens, lm.wording, lm.special)
     return Prompt(prompt.template, tokens, question, _token_ids(tokens, question))
+
+
+def _opening_of(
+    lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning, examples: Sequence[Fact] = ()
+) -> Opening:
+    """Return what stands before the sentence of a template: free vectors, the lead-in, and examples in the template's
+    words, each followed by its separator."""
+    lead_in = "" if spec.lead_in == NO_LEAD_IN else _up_to_sentence(lm, spec.lead_in)
+    prefix = _prefix_tokens(lm, spec, beginning)
+    if not examples:
+        return Opening(prefix, (), lead_in) if prefix or lead_in else NO_OPENING
+    after = _up_to_sentence(lm, template.after + spec.shot_separator, is_whole=True)
+    filled: list[tuple[str, str]] = []
+    for fact in examples:
+        fillers = {"[X]": fact.x, "[Y]": fact.y}
+        text = after if filled else lead_in
+        filled += [(text + template.before, fillers[template.first]), (template.between, fillers[template.second])]
+    return Opening(prefix, tuple(filled), after, closing=after.rstrip(" "))
+
+
+def _prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tuple[int, ...]:
+    """Return the tokens in whose places free vectors go; those that start at random are only marked by them."""
+    if not spec.prefix:
+        return ()
+    if spec.prefix_words == LABEL:
+        raise BadOption(
+            f"`prefix_words` {LABEL}: the relation is not known here; write its label out",
+            prefix_words="--prefix-words",
+        )
+    words = A_FACT if spec.prefix_words == RANDOM else spec.prefix_words
+    tokens = lm.wording.encode(words, beginning.place)
+    if not tokens or lm.wording.unknown_id in tokens:
+        raise BadOption(
+            f"`prefix_words` {words!r}: {lm.identity.name} has no tokens for it; choose other words",
+            prefix_words="--prefix-words",
+        )
+    return tuple(islice(cycle(tokens), spec.prefix))
+
+
+def _up_to_sentence(lm: FrozenLM, text: str, *, is_whole: bool = False) -> str:
+    """Return a text with the space or line break that separates it from the following sentence, unless it is whole and
+    has its own."""
+    if lm.wording.line_break is None:
+        text = text.replace("\n", " ")
+    if not text[-1:].isspace():
+        return text if is_whole else f"{text} "
+    # What begins a line stands as at the start of a text, if the LM has a choice of beginnings.
+    begun = lm.beginnings.get("line-break", next(iter(lm.beginnings.values())))
+    return f"{text} " if text.endswith("\n") and begun.place is Place.SPACED else text
+
+
+def with_label(spec: MixtureSpec, label: str) -> MixtureSpec:
+    """Return the spec with the relation's label written out, if its free vectors start from that."""
+    if not spec.prefix or spec.prefix_words != LABEL:
+        return spec
+    return spec.model_copy(update={"prefix_words": label})
 
 
 def _token_ids(tokens: PromptTokens, question: Question) -> tuple[int, ...]:

@@ -17,10 +17,10 @@ from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
 from askwell.lms.vocabulary import TokenWords
-from askwell.prompts.context import RANDOM, ExampleTable, Shown, choose_examples, renormalised, with_context
+from askwell.prompts.context import ExampleTable, Shown, choose_examples, renormalised
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
-from askwell.prompts.prompt import LeftOutPrompt, initial_vectors, usable_prompts
+from askwell.prompts.prompt import RANDOM, LeftOutPrompt, initial_vectors, usable_prompts, with_context
 from askwell.prompts.weights import WEIGHTINGS, initial_weights
 from askwell.specs.mixture_spec import SettledMixtureSpec
 

@@ -29,9 +29,7 @@ class Weighting(nn.Module):
         self.logits = nn.Parameter(logits)
         """log p(t | r) up to a constant; -inf for a prompt that was dropped."""
 
-    def forward(
-        self, log_p_x: Float[Tensor, "facts prompts"] | None, fact_count: int
-    ) -> Float[Tensor, "facts prompts"]:
+    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
         """Return the log-weight of each prompt for each of this many facts."""
         raise NotImplementedError  # abstract: each class that is used has its own
 
@@ -47,12 +45,10 @@ class StaticWeights(Weighting):
     reads_x = False
     closed_form = True
 
-    def forward(
-        self, log_p_x: Float[Tensor, "facts prompts"] | None, fact_count: int
-    ) -> Float[Tensor, "facts prompts"]:
+    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
         """Return log p(t | r), repeated for each fact."""
         del log_p_x
-        return self.logits.log_softmax(0).expand(fact_count, -1)
+        return self.logits.log_softmax(0).expand(count, -1)
 
 
 class DataDependentWeights(Weighting):
@@ -65,11 +61,9 @@ class DataDependentWeights(Weighting):
         super().__init__(logits)
         self.log_temperature = nn.Parameter(torch.zeros((), device=logits.device, dtype=logits.dtype))
 
-    def forward(
-        self, log_p_x: Float[Tensor, "facts prompts"] | None, fact_count: int
-    ) -> Float[Tensor, "facts prompts"]:
+    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
         """Return log p(t | r, x)."""
-        if log_p_x is None or len(log_p_x) != fact_count:
+        if log_p_x is None or len(log_p_x) != count:
             raise ValueError("data-dependent weights need log p(x | t) of every fact")
         return (self.logits.log_softmax(0) + log_p_x * (-self.log_temperature).exp()).log_softmax(1)
 

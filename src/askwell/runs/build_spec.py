@@ -14,7 +14,7 @@ from askwell.data.facts import Relation
 from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
 from askwell.lms.frozen import FrozenLM
-from askwell.prompts.context import with_label
+from askwell.prompts.prompt import with_label
 from askwell.specs.base import Spec, no_such_option
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, PromptText, RunSpec

@@ -1,9 +1,8 @@
 """Engines, which execute the runs of a sweep: in this process, in a pool of worker processes, or on a Ray cluster.
 
 Each executes some runs, and tells when one begins and ends; on an interrupt, it stops all work. All of them produce the
-same store. A worker that dies is replaced, and its run is retried. Ctrl-C reaches the whole
-process group, but only the sweep acts on it: its workers ignore SIGINT from their first instruction, and the sweep
-terminates them itself.
+same store. A worker that dies is replaced, and its run is retried. Ctrl-C reaches the whole process group, but only the
+sweep acts on it: its workers ignore SIGINT from their first instruction, and the sweep terminates them itself.
 """
 
 import contextlib

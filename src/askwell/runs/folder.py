@@ -35,7 +35,8 @@ from askwell.runs.record import (
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.views.document import Document, Paragraph, Section, overview
 from askwell.views.printable import counted
-from askwell.views.shown import AsFrame, Records, ShowsItself, pandas_frame
+from askwell.views.to_files import AsFrame, Records, pandas_frame
+from askwell.views.to_text import ShowsItself
 
 _STORED_RUNS = "runs"
 """Stores and demos keep their runs in a folder of this name."""
@@ -72,13 +73,12 @@ class Run(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Plot dev P@1 during tuning, and return the matplotlib axes."""
-        from askwell.views.plots import plot_curve
+        from askwell.views.charts import plot_curve
 
-        points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
-        scored = [(x, y) for x, y in points if y is not None]
-        if not scored:
+        points = self.record.learning_curve
+        if not points:
             raise BadOption(f"{self.folder} has no history of dev scores, so there is no curve")
-        return plot_curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
+        return plot_curve(points, best=None, label=label or self.record.spec.label, axes=ax)
 
     @property
     def outcomes(self) -> list[Outcome]:

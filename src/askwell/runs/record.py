@@ -23,8 +23,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from askwell.data.split_audit import RelationAudit
-from askwell.evaluation.controls import ControlFigures
-from askwell.evaluation.knowledge import KnowledgeFigures
+from askwell.evaluation.knowledge import ControlFigures, Knowledge
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, units_of
 from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.trust import Trust
@@ -36,7 +35,7 @@ from askwell.specs.run_spec import RunSpec
 from askwell.version import VERSION
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
-from askwell.views.shown import ShowsItself
+from askwell.views.to_text import ShowsItself
 
 RECORD, ENVIRONMENT, HISTORY = "run.json", "environment.json", "history.jsonl"
 TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, MIXTURE = "facts.parquet", "dev.parquet", "controls.parquet", "mixture"
@@ -122,7 +121,7 @@ class RunRecord(ShowsItself, _Part):
     dev: EvaluationFigures | None = None
     controls: dict[str, ControlFigures] = {}
     controls_missing: dict[str, str] = {}
-    knowledge: KnowledgeFigures | None = None
+    knowledge: Knowledge | None = None
     """The gain over the best control."""
     trust: Trust | None = None
     partitions: dict[str, dict[str, dict[str, int | float]]] = {}
@@ -145,6 +144,12 @@ class RunRecord(ShowsItself, _Part):
         if any(scores.get("facts", 0) < 1 for scores in parts):
             raise ValueError("some of the partitions have no facts")
         return self
+
+    @property
+    def learning_curve(self) -> list[tuple[float, float]]:
+        """Dev P@1 against the pairs trained on."""
+        points = [(line.pairs, line.dev["P@1"]) for line in self.history]
+        return [(float(pairs), score) for pairs, score in points if pairs is not None and score is not None]
 
     def as_json(self, folder: Path) -> dict[str, Any]:
         """Return the record with its history, and the folder that it is in, as plain JSON."""

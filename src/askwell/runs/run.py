@@ -18,11 +18,10 @@ from askwell.data.facts import Relation
 from askwell.data.split_audit import audit_relation
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.controls import Controls
-from askwell.evaluation.examine import Examination, examine
-from askwell.evaluation.knowledge import knowledge_over
+from askwell.evaluation.examine import Examination, evaluate_split, examine
+from askwell.evaluation.knowledge import knowledge
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
-from askwell.evaluation.scoring import Evaluation, evaluate_split
+from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
@@ -106,11 +105,16 @@ def run(
     with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
         made.mixture.answer_kind = made.facts.kind
-        shared: Any = {"candidates": candidates, "facts": made.facts}
-        asking = work.asking("test and dev facts")
-        examination = examine(made.mixture, relation, **shared, controls=controls, seed=spec.seed, progress=asking)
-        asking = work.asking("nearest words")
-        trust = trust_of(made.mixture, relation, examination, **shared, progress=asking) if controls else None
+        examination = examine(
+            made.mixture,
+            relation,
+            candidates=candidates,
+            facts=made.facts,
+            controls=controls,
+            seed=spec.seed,
+            progress=work.asking("test and dev facts"),
+        )
+        trust = trust_of(examination, progress=work.asking("nearest words")) if controls else None
     took = {"seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
     record = _record(work, made, examination, trust, environment().model_copy(update=took))
     if spec.training is not None or spec.baseline is not None:
@@ -226,7 +230,8 @@ def _record(
 ) -> RunRecord:
     spec, relation, mixture = work.spec, work.relation, made.mixture
     evaluations, found = examination.evaluations, examination.controls
-    gain = knowledge_over(evaluations["test"].outcomes, found)
+    of_controls = [by_split["test"] for by_split in found.controls.values()]
+    partitions = partitions_of(evaluations["test"].outcomes, relation, of_controls)
     return RunRecord(
         id=spec.id,
         spec=spec,
@@ -246,9 +251,9 @@ def _record(
         dev=evaluations["dev"].figures() if "dev" in evaluations else None,
         controls=found.figures(),
         controls_missing=found.missing,
-        knowledge=None if gain is None else gain.figures(),
+        knowledge=knowledge(evaluations["test"].outcomes, found.outcomes),
         trust=trust,
-        partitions=_partitions(relation, evaluations["test"], found),
+        partitions={name: scores_of_parts(parts) for name, parts in partitions.items()},
         audit=audit_relation(relation),
         training=made.learned_from,
         history=made.history,
@@ -268,19 +273,6 @@ def _prompts(mixture: Mixture) -> tuple[PromptRecord, ...]:
         )
         for prompt, weight, examples, of_draws in zip(mixture.prompts, weights, shown, losses, strict=True)
     )
-
-
-def _partitions(
-    relation: Relation, test: Evaluation, controls: Controls
-) -> dict[str, dict[str, dict[str, int | float]]]:
-    """Return the scores on parts of the test facts, with their sizes; easy facts are those a control gets right."""
-    partitions = partitions_of(
-        test.outcomes, {relation.name: relation}, [by_split["test"] for by_split in controls.controls.values()]
-    )
-    return {
-        name: {part: {"facts": len(parts[part]), **scores} for part, scores in scores_of_parts(parts).items()}
-        for name, parts in partitions.items()
-    }
 
 
 def _about(record: RunRecord, made: _Made, examination: Examination, candidates: Candidates | None) -> About:

@@ -15,11 +15,9 @@ from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIXES
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
-from askwell.evaluation.controls import Controls, controls_together
-from askwell.evaluation.evaluate_mixture import FullEvaluation, evaluate
-from askwell.evaluation.knowledge import KnowledgeFigures, knowledge_over
+from askwell.evaluation.knowledge import Controls, Knowledge, controls_together, knowledge
 from askwell.evaluation.scoring import Evaluation, together
-from askwell.evaluation.trust import Trust
+from askwell.evaluation.trust import FullEvaluation, Trust, evaluate
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
@@ -27,7 +25,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
-from askwell.prompts.context import with_label
+from askwell.prompts.prompt import with_label
 from askwell.runs.several_runs import SeveralRuns, several_runs
 from askwell.runs.sources import Note, note_left_out_prompts, own_relation, saved_mixture, warn_of_other_facts
 from askwell.specs.mixture_spec import MixtureSpec
@@ -167,7 +165,7 @@ class Scored:
     controls: Controls | None
     controls_missing: dict[str, str]
     """Relations without controls, and why."""
-    knowledge: KnowledgeFigures | None
+    knowledge: Knowledge | None
     """The gain over the best control."""
     trust: list[Trust] | None
 
@@ -240,7 +238,6 @@ def score_jobs(
     if not evaluations:
         raise BadOption("; ".join(left_out.values()))
     scored, all_controls = together(evaluations), controls_together(found)
-    gain = knowledge_over(scored.outcomes, all_controls)
     return Scored(
         scored,
         several_runs(evaluations),
@@ -248,6 +245,6 @@ def score_jobs(
         left_out,
         all_controls if controls else None,
         missing,
-        None if gain is None else gain.figures(),
+        knowledge(scored.outcomes, all_controls.outcomes),
         [evaluation.trust for evaluation in evaluations if evaluation.trust is not None] if trust else None,
     )

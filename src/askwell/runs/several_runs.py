@@ -11,7 +11,7 @@ import numpy as np
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption, UsageError
-from askwell.evaluation.calibration import outcomes_by_x, questions_of
+from askwell.evaluation.confidence import outcomes_by_x, questions_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import Evaluation
 from askwell.files import to_json

@@ -12,7 +12,7 @@ from askwell.data.facts import Relation
 from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
 from askwell.errors import BadFile, BadOption
-from askwell.evaluation.scoring import evaluate_split
+from askwell.evaluation.examine import evaluate_split
 from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM

@@ -1,8 +1,7 @@
-"""The web app (the API and the pages of one service, behind the guard) and the server that runs it."""
+"""The web app (the API and the pages of one service, behind the guard), its figures, and the server that runs it."""
 
-import logging
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 
 import uvicorn
@@ -10,21 +9,24 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.staticfiles import StaticFiles
+from prometheus_client import Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
 from askwell.errors import AskwellError
 from askwell.server import api, ask_page, run_pages, train_pages
-from askwell.server.guard import Guard
-from askwell.server.prometheus import Metrics
-from askwell.server.refusals import PlainJSON, explain
-from askwell.server.render import page, static
-from askwell.server.service import Service
+from askwell.server.refusals import Guard, PlainJSON
+from askwell.server.render import page
+from askwell.server.service import Service, service_of
 from askwell.server.settings import Settings
 from askwell.version import VERSION
+from askwell.views.to_html import style_sheet
 
-_log = logging.getLogger("askwell.server")
 _ABOUT = "Ask mixtures of soft prompts, see the runs behind them, and train more."
 _SECONDS_TO_END = 30
+_FOR_MACHINES = ("/api/", "/healthz", "/metrics", "/static/")
 
 
 def make_app(service: Service, replica: str | None = None) -> FastAPI:
@@ -33,7 +35,7 @@ def make_app(service: Service, replica: str | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         yield
-        app.state.closing = True
+        app.state.is_closing = lambda: True
         await run_in_threadpool(service.close)
 
     app = FastAPI(
@@ -46,62 +48,80 @@ def make_app(service: Service, replica: str | None = None) -> FastAPI:
         lifespan=lifespan,
         default_response_class=PlainJSON,
     )
-    app.state.service, app.state.metrics, app.state.closing = service, Metrics(service, replica), False
-    app.include_router(api.router)
-    app.include_router(api.machines)
-    for pages in (ask_page, run_pages, train_pages):
-        app.include_router(pages.router)
-    app.add_api_route("/static/{name}", _static, include_in_schema=False)
+    app.state.service, app.state.metrics, app.state.is_closing = service, Metrics(service, replica), lambda: False
+    for router in (api.router, api.machines, ask_page.router, run_pages.router, train_pages.router):
+        app.include_router(router)
+    app.add_api_route("/static/document.css", _style_sheet, include_in_schema=False)
+    app.mount("/static", StaticFiles(packages=[("askwell.server", "static")]))
     for kind in (AskwellError, HTTPException, RequestValidationError, Exception):
-        app.add_exception_handler(kind, _tell)
+        app.add_exception_handler(kind, _explain)
     app.add_middleware(Guard, settings=service.settings, count=app.state.metrics.count)
     return app
 
 
-async def _tell(request: Request, error: Exception) -> Response:
-    """Respond with a sentence about what went wrong."""
-    told = explain(error)
-    if told.is_bug:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+def _style_sheet() -> Response:
+    """Return the style sheet of documents."""
+    return Response(style_sheet(), media_type="text/css")
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    """Respond with a sentence about what went wrong; the server logs the traceback of a bug."""
+    explained = service_of(request).explain(error)
     if request.url.path.startswith(_FOR_MACHINES):
-        return PlainJSON({"error": told.sentence}, told.status, told.headers)
+        return PlainJSON({"error": explained.sentence}, explained.status, explained.headers)
     if request.headers.get("hx-request"):  # shown in place of the answer; browsers log other codes as errors
-        return page(request, "problem.html", part="problem", problem=told.sentence)
-    shown = page(request, "problem.html", status=told.status, problem=told.sentence)
-    shown.headers.update(told.headers)
+        return page(request, "problem.html", part="problem", problem=explained.sentence)
+    shown = page(request, "problem.html", status=explained.status, problem=explained.sentence)
+    shown.headers.update(explained.headers)
     return shown
 
 
-_FOR_MACHINES = ("/api/", "/healthz", "/metrics", "/static/")
-_STATIC = {
-    "htmx.min.js": "text/javascript; charset=utf-8",
-    "page.js": "text/javascript; charset=utf-8",
-    "page.css": "text/css; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
+class Metrics(Collector):
+    """Figures for Prometheus: what was asked, how long it took, what is waiting and what is loaded.
 
+    If several replicas share an address, each labels its figures, so that they do not seem to jump between scrapes.
+    """
 
-def _static(name: str) -> Response:
-    """Return a file that pages need."""
-    if name not in _STATIC:
-        raise HTTPException(404, "there is no such file")
-    return Response(static(name), media_type=_STATIC[name], headers=_CACHED)
+    def __init__(self, service: Service, replica: str | None = None) -> None:
+        self._service = service
+        self._labels = {} if replica is None else {"replica": replica}
+        self._requests = Counter("askwell_requests", "requests by route and status", ["route", "status"], registry=None)
+        self._seconds = Histogram("askwell_request_seconds", "how long requests took", ["route"], registry=None)
 
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
-_CACHED = {"cache-control": "max-age=3600"}
+    def collect(self) -> Iterator[Metric]:
+        """Yield the current figures."""
+        for metric in (*self._state(), *self._requests.collect(), *self._seconds.collect()):
+            metric.samples = [one._replace(labels={**one.labels, **self._labels}) for one in metric.samples]
+            yield metric
 
+    def _state(self) -> Iterator[Metric]:
+        service, counts = self._service, self._service.queue.counts
+        for name, what, value in (
+            ("asked", "x's that went through an LM", counts.asked),
+            ("from_cache", "x's whose answers were known", counts.from_cache),
+            ("batches", "batches that went through an LM", counts.batches),
+            ("refused", "requests refused because the queue was full", counts.refused),
+            ("cancelled", "requests whose client disconnected", counts.cancelled),
+        ):
+            yield CounterMetricFamily(f"askwell_{name}", what, value)
+        jobs = service.jobs.all()
+        for name, what, value in (
+            ("queue_waiting", "x's that are waiting", service.queue.waiting),
+            ("queue_places", "x's that can wait", service.settings.places),
+            ("loaded_lms", "LMs that are loaded", len(service.loaded.names)),
+            ("loaded_lm_bytes", "bytes of the LMs that are loaded", service.loaded.bytes),
+            ("unfinished_jobs", "training jobs that are waiting or running", sum(not job.is_over for job in jobs)),
+        ):
+            yield GaugeMetricFamily(f"askwell_{name}", what, value)
 
-class _Server(uvicorn.Server):
-    """Tells its app when it shuts down, so that endless streams are closed."""
-
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
-        super().__init__(config)
-        self._app = app
-
-    def handle_exit(self, sig: int, frame: object) -> None:
-        """Begin to shut down."""
-        self._app.state.closing = True
-        super().handle_exit(sig, frame)  # ty: ignore[invalid-argument-type]
+    def text(self) -> bytes:
+        """Return all figures in Prometheus' text format."""
+        return generate_latest(self)
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
@@ -124,4 +144,6 @@ def server_of(settings: Settings) -> uvicorn.Server:
         h11_max_incomplete_event_size=64 * 1024,
         ws="none",
     )
-    return _Server(config, app)
+    server = uvicorn.Server(config)
+    app.state.is_closing = lambda: server.should_exit  # so that endless streams are closed
+    return server

@@ -3,10 +3,11 @@
 import asyncio
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -16,14 +17,13 @@ from askwell.answers.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UsageError
-from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
-from askwell.server.refusals import NoSuchName, explain
+from askwell.server.refusals import NoSuchName
 from askwell.server.render import document_page, page
-from askwell.server.service import Service
+from askwell.server.service import Service, service_of
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_XS
 from askwell.views.document import Document, Points, Section, Table
-from askwell.views.replies import BestAnswers, best_answers_csv, best_answers_table, prompt_replies_table
+from askwell.views.scores import BestAnswers, best_answers_csv, best_answers_table, prompt_replies_table
 
 router = APIRouter(include_in_schema=False)
 _SHOWN = 5
@@ -32,56 +32,37 @@ _SAMPLES = 6
 _PROMPTS_BEHIND = 12
 _KINDS = {"tuned": "tuned mixture", "hard": "hard prompts"}
 QueryName = Annotated[str, Query(max_length=LONGEST_NAME)]
+FormName = Annotated[str, Form(max_length=LONGEST_NAME)]
+Sent = Annotated[UploadFile | None, File()]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A relation on an LM that can be picked: its tuned mixture and its hard prompts, if they exist."""
+    """A relation on an LM that can be picked: its tuned mixture and its hard prompts, as far as they exist."""
 
     title: str
-    tuned: Entry | None
-    hard: Entry | None
+    entries: tuple[Entry, ...]
 
     @property
     def entry(self) -> Entry:
         """The tuned mixture, or else the hard prompts."""
         return self.entries[0]
 
-    @property
-    def entries(self) -> list[Entry]:
-        """Both, as far as they exist."""
-        return [entry for entry in (self.tuned, self.hard) if entry is not None]
-
 
 def choices(catalogue: Catalogue) -> dict[str, Choice]:
     """Return all choices by title, those with a tuned mixture first."""
-    entries = catalogue.entries()
-    found: list[tuple[Entry | None, Entry | None]] = []
-    for entry in entries.values():
-        if entry.kind == "tuned":
-            found.append((entry, entries.get(f"{entry.name}{HARD}")))
-        elif not entry.name.endswith(HARD):
-            found.append((None, entry))
-    tuned_titles = {(tuned.relation, tuned.lm) for tuned, _ in found if tuned is not None}
-    # Hard prompts of the testbed are shown beside what was tuned from them, where something was.
-    kept = [
-        (tuned, hard)
-        for tuned, hard in found
-        if tuned or (hard and (hard.run is not None or (hard.relation, hard.lm) not in tuned_titles))
-    ]
+    by_run: dict[str, list[Entry]] = {}
+    for entry in catalogue.entries().values():
+        by_run.setdefault(entry.name.removesuffix(HARD), []).append(entry)
+    tuned = {(entry.relation, entry.lm) for entry, *_ in by_run.values() if entry.kind == "tuned"}
     titles: dict[str, Choice] = {}
-    for tuned, hard in sorted(kept, key=lambda pair: pair[0] is None):
-        entry = tuned or hard
-        if entry is None:
-            continue
-        title = f"{entry.label} · {entry.lm}"
-        if tuned is not None:
-            title += f" · {entry.setting}"
-        elif entry.run is not None:
-            title += " · not tuned"
-        if title in titles:
-            title += f" · {entry.name}"
-        titles[title] = Choice(title, tuned, hard)
+    for entry, *others in sorted(by_run.values(), key=lambda entries: entries[0].kind == "hard"):
+        if entry.source is None and (entry.relation, entry.lm) in tuned:
+            continue  # hard prompts of the testbed from which something was tuned, beside which they are shown
+        state = f" · {entry.setting}" if entry.kind == "tuned" else "" if entry.source is None else " · not tuned"
+        title = f"{entry.label} · {entry.lm}{state}"
+        title += f" · {entry.name}" if title in titles else ""
+        titles[title] = Choice(title, (entry, *others))
     return titles
 
 
@@ -105,7 +86,7 @@ def choose(catalogue: Catalogue, about: str) -> Choice:
     entry = catalogue.find(about)
     return next(
         (one for one in known.values() if (one.entry.relation, one.entry.lm) == (entry.relation, entry.lm)),
-        Choice(about, None, entry),
+        Choice(about, (entry,)),
     )
 
 
@@ -153,7 +134,7 @@ async def ask_page(
     if not known:
         return nothing_yet(request)
     choice = choose(service.catalogue, about)
-    facts = service.catalogue.facts(choice.entry)
+    facts = choice.entry.facts
     samples = _samples(facts)
     x = x.strip() or (("France" if "France" in facts else samples[0]) if samples else "")
     found = await _both(service, choice, x) if x else ()
@@ -166,14 +147,13 @@ async def ask_page(
 @router.get("/xs", response_class=HTMLResponse)
 def xs_to_try(request: Request, about: QueryName = "") -> HTMLResponse:
     """Show some x's to try for the relation that was picked; none if there is no such relation."""
-    catalogue = service_of(request).catalogue
     try:
-        choice = choose(catalogue, about)
+        choice = choose(service_of(request).catalogue, about)
     except NoSuchName:  # asking says so
         return HTMLResponse("")
-    facts = catalogue.facts(choice.entry)
-    filling: dict[str, Any] = {"choice": choice, "suggested": _suggested(facts), "samples": _samples(facts)}
-    return page(request, "ask.html", part="to_try", x="", **filling)
+    facts = choice.entry.facts
+    samples = _samples(facts)
+    return page(request, "ask.html", part="to_try", x="", choice=choice, suggested=_suggested(facts), samples=samples)
 
 
 async def _both(service: Service, choice: Choice, x: str) -> tuple[Answered, ...]:
@@ -185,12 +165,11 @@ async def _answered(service: Service, entry: Entry, x: str) -> Answered:
     try:
         waiting = asyncio.wrap_future(service.ask(entry.name, [x])), asyncio.wrap_future(service.behind(entry, x))
         (replies,), behind = await asyncio.gather(*waiting)
-        threshold = service.catalogue.threshold(entry)
     except AskwellError as error:
-        return Answered(entry, problem=explain(error).sentence)
+        return Answered(entry, problem=service.explain(error).sentence)
     unseen = unseen_in(replies)
     missing = missing_text(unseen) if unseen else ""
-    return Answered(entry, replies[:_SHOWN], threshold, behind, missing=missing)
+    return Answered(entry, replies[:_SHOWN], entry.threshold, behind, missing=missing)
 
 
 def _meant(facts: Mapping[str, KnownX], x: str) -> str | None:
@@ -216,10 +195,7 @@ def _suggested(facts: Mapping[str, KnownX]) -> list[str]:
 
 @router.post("/many", response_class=HTMLResponse)
 async def ask_many(
-    request: Request,
-    about: Annotated[str, Form(max_length=LONGEST_NAME)] = "",
-    xs: Annotated[str, Form()] = "",
-    file: Annotated[UploadFile | None, File()] = None,
+    request: Request, about: FormName = "", xs: Annotated[str, Form()] = "", file: Sent = None
 ) -> HTMLResponse:
     """Show a table of answers to a column of x's."""
     choice, rows = await _many(request, about, xs, file)
@@ -229,10 +205,7 @@ async def ask_many(
 
 @router.post("/many.csv")
 async def many_as_csv(
-    request: Request,
-    about: Annotated[str, Form(max_length=LONGEST_NAME)] = "",
-    xs: Annotated[str, Form()] = "",
-    file: Annotated[UploadFile | None, File()] = None,
+    request: Request, about: FormName = "", xs: Annotated[str, Form()] = "", file: Sent = None
 ) -> Response:
     """Return the same table as a CSV file."""
     choice, rows = await _many(request, about, xs, file)
@@ -254,29 +227,27 @@ async def _many(request: Request, about: str, text: str, file: SentFile | None) 
         raise UsageError(f"{len(xs)} x's are too many at once: {MOST_XS} at most; the API takes more, in parts")
     if long := next((x for x in xs if len(x) > LONGEST_TEXT), None):
         raise UsageError(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
-    facts, threshold = service.catalogue.facts(choice.entry), service.catalogue.threshold(choice.entry)
-    distinct = list(dict.fromkeys(xs))
+    facts, threshold = choice.entry.facts, choice.entry.threshold
     # Each x in its own request, so that one that cannot be asked does not affect the others; the queue batches them.
-    asked = {
-        entry.name: [asyncio.wrap_future(service.ask(entry.name, [x], 1)) for x in distinct] for entry in choice.entries
-    }
-    found: dict[str, dict[str, Reply | AskwellError]] = {x: {} for x in distinct}
-    for name, futures in asked.items():
-        for x, outcome in zip(distinct, await asyncio.gather(*futures, return_exceptions=True), strict=True):
-            if isinstance(outcome, AskwellError):
-                found[x][name] = outcome
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                found[x][name] = outcome[0][0]
-    return choice, [_row(x, [found[x][entry.name] for entry in choice.entries], threshold, facts.get(x)) for x in xs]
+    asked = {(entry.name, x): service.ask(entry.name, [x], 1) for entry in choice.entries for x in dict.fromkeys(xs)}
+    found = await asyncio.gather(*map(_one_answer, asked.values()))
+    each = dict(zip(asked, found, strict=True))
+    rows = []
+    for x in xs:
+        outcomes = [each[entry.name, x] for entry in choice.entries]
+        problems = [service.explain(one).sentence for one in outcomes if isinstance(one, AskwellError)]
+        replies = tuple(None if isinstance(one, AskwellError) else one for one in outcomes)
+        knows = replies[0] is not None and _is_enough(replies[0].probability, threshold)
+        golds = facts[x].golds if x in facts else ()
+        rows.append(BestAnswers(x, replies, knows, golds, problems[0] if problems else ""))
+    return choice, rows
 
 
-def _row(x: str, found: Sequence[Reply | AskwellError], threshold: float | None, known: KnownX | None) -> BestAnswers:
-    replies = tuple(None if isinstance(one, AskwellError) else one for one in found)
-    problem = next((explain(one).sentence for one in found if isinstance(one, AskwellError)), "")
-    knows = replies[0] is not None and _is_enough(replies[0].probability, threshold)
-    return BestAnswers(x, replies, knows, () if known is None else known.golds, problem)
+async def _one_answer(future: "Future[list[list[Reply]]]") -> Reply | AskwellError:
+    try:
+        return (await asyncio.wrap_future(future))[0][0]
+    except AskwellError as error:
+        return error
 
 
 @contextmanager
@@ -297,10 +268,8 @@ def uploaded(content: bytes, name: str) -> Generator[Path]:
 
 
 @router.post("/tune")
-def tune(request: Request, about: Annotated[str, Form(max_length=LONGEST_NAME)]) -> RedirectResponse:
+def tune(request: Request, about: FormName) -> RedirectResponse:
     """Start tuning the testbed's prompts, and show the progress."""
     service = service_of(request)
-    choice = choose(service.catalogue, about)
-    if choice.hard is None:
-        raise UsageError("there are no hard prompts to tune")
-    return RedirectResponse(f"/train/{service.tune_testbed(choice.hard).id}", status_code=303)
+    job = service.tune_testbed(choose(service.catalogue, about).entries[-1])
+    return RedirectResponse(f"/train/{job.id}", status_code=303)

@@ -8,9 +8,9 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from askwell.data.facts import Fact
 from askwell.data.templates import Template
@@ -24,17 +24,19 @@ from askwell.data.testbed import (
     testbed_relation,
     told_facts,
 )
-from askwell.errors import AskwellError, BadOption, DamagedFile, did_you_mean
+from askwell.errors import AskwellError, BadOption, DamagedFile, UsageError, did_you_mean
 from askwell.evaluation.selective import dev_answers_from
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
 from askwell.runs.folder import Run, read_run, run_folders
-from askwell.runs.record import RECORD
+from askwell.runs.query import query_runs, row_of
+from askwell.runs.record import MIXTURE, RECORD
 from askwell.runs.run import templates_of
-from askwell.server.loaded import Askable, LMSource
+from askwell.server.queue import Askable, LMSource
 from askwell.server.refusals import NoSuchName
+from askwell.server.schemas import MixtureInfo
 from askwell.server.settings import served_folder
 
 HARD = ":hard"
@@ -49,30 +51,6 @@ _FEW_NAMES = 8
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A mixture that can be asked."""
-
-    name: str
-    kind: Literal["tuned", "hard"]
-    lm: str
-    """The LM's public name."""
-    relation: str
-    label: str
-    """The relation in words, for people."""
-    prompts: int
-    setting: str
-    run: Run | None = None
-    """The run that it comes from, if it comes from one."""
-
-    @property
-    def templates(self) -> list[Template]:
-        """The hard prompts it starts from."""
-        if self.run is not None:
-            return templates_of(self.run.record.spec)
-        return testbed_prompts(TESTBED_PROMPTS, self.relation)
-
-
-@dataclass(frozen=True)
 class KnownX:
     """What is known about an x of a relation."""
 
@@ -81,6 +59,64 @@ class KnownX:
     """On the testbed: whether the LM's text tells each gold y."""
     split: str
     """The split of its fact: train, dev or test."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(MixtureInfo):
+    """A mixture that can be asked; `source` is the run it comes from, and `stamp` changes with that run's files."""
+
+    source: Run | None = None
+    stamp: str = ""
+
+    @property
+    def templates(self) -> list[Template]:
+        """The hard prompts it starts from."""
+        if self.source is not None:
+            return templates_of(self.source.record.spec)
+        return testbed_prompts(TESTBED_PROMPTS, self.relation)
+
+    @cached_property
+    def description(self) -> Description | None:
+        """What is saved about its run's mixture; None if there is none."""
+        folder = None if self.source is None else self.source.mixture
+        try:
+            return None if folder is None else read_description(folder)
+        except UsageError as error:  # which is not the client's
+            raise DamagedFile(str(error)) from error
+
+    @cached_property
+    def askable(self) -> Askable:
+        """What is needed to ask it. Its key changes with its files, so that no answers of an older one are given."""
+        key = (self.name, self.stamp)
+        if self.source is None:
+            return Askable(key, LMSource(self.lm), partial(_build_testbed, self.relation))
+        folder, description = self.source.mixture, self.description
+        hard = partial(_build_hard, self.source, description)
+        if folder is None or description is None:
+            return Askable(key, LMSource(self.lm), hard)
+        name = lm_source(folder, description)
+        if name is None:
+            raise BadOption(f"{self.name} was learned on a model in memory, which is not available")
+        lm = LMSource(name, description.base_lm.revision, tokenizer_source(folder, description))
+        return Askable(key, lm, partial(Mixture.from_pretrained, folder) if self.kind == "tuned" else hard)
+
+    @property
+    def threshold(self) -> float | None:
+        """The lowest probability of an answer that counts as known; None if none is known to keep the risk."""
+        document = None if self.kind != "tuned" or self.description is None else self.description.dev_answers
+        return dev_answers_from(document).learned(RISK).value if document else None
+
+    @property
+    def facts(self) -> Mapping[str, KnownX]:
+        """What is known about the relation's x's: all of the testbed's, and those that a run was scored on."""
+        if self.relation.startswith(PREFIXES) and self.relation in _testbed_labels():
+            return _testbed_facts(self.relation)
+        if self.source is None:
+            return {}
+        found: dict[str, KnownX] = {}
+        for split, outcomes in (("dev", self.source.dev), ("test", self.source.test)):
+            found |= {one.x: KnownX(one.golds, {}, split) for one in outcomes if one.relation == self.relation}
+        return found
 
 
 class Catalogue:
@@ -94,50 +130,45 @@ class Catalogue:
         self._lock = threading.Lock()
         self._runs: dict[Path, tuple[str, Run]] = {}
         self._entries: dict[str, Entry] = {}
-        self._askable: dict[str, Askable] = {}
         self.problems: dict[str, str] = {}
         """What is wrong with folders that cannot be read, by name."""
         self.runs()
 
     def runs(self) -> dict[str, Run]:
         """Return all runs by name."""
+        return {name: run for name, (_, run) in self._stamped_runs().items()}
+
+    def _stamped_runs(self) -> dict[str, tuple[str, Run]]:
         with self._lock:
-            folders = run_folders(self.path) if self.path.is_dir() else []
             problems: dict[str, str] = {}
             found: dict[Path, tuple[str, Run]] = {}
-            for folder in folders:
+            for folder in run_folders(self.path) if self.path.is_dir() else []:
+                stamp, kept = _stamp(folder), self._runs.get(folder)
                 try:
-                    stamp = _stamp(f"{folder}/{RECORD}")
-                    kept = self._runs.get(folder)
                     found[folder] = kept if kept is not None and kept[0] == stamp else (stamp, read_run(folder))
                 except (AskwellError, OSError) as error:  # a damaged or vanishing run does not hide the others
-                    problems[folder.name] = _without_path(str(error), folder)
+                    problems[folder.name] = self.without_path(str(error))
             self._runs, self.problems = found, problems
             names = _names(list(found))
-            return {names[folder]: run for folder, (_, run) in found.items()}
+            return {names[folder]: of_folder for folder, of_folder in found.items()}
 
     def entries(self) -> dict[str, Entry]:
         """Return all mixtures by name: tuned ones, the hard prompts each started from, and those of the testbed."""
-        found: dict[str, Entry] = {}
-        for name, run in self.runs().items():
-            for entry in _entries_of(name, run):
-                found[entry.name] = entry
-        self._entries = found | (_testbed_entries() if self.shows_testbed else {})
+        runs = self._stamped_runs().items()
+        found = [entry for name, (stamp, run) in runs for entry in _entries_of(name, stamp, run)]
+        testbed = _testbed_entries() if self.shows_testbed else {}
+        self._entries = {entry.name: entry for entry in found} | testbed
         return self._entries
 
     def find(self, name: str) -> Entry:
         """Return the mixture of that name."""
         known = self._entries.get(name)
-        if known is not None and (known.run is None or self._is_as_it_was(known.run)):
-            return known  # without reading all the other folders
+        if known is not None and (known.source is None or known.stamp == _stamp(known.source.folder)):
+            return known  # without looking at all the other folders
         entries = self.entries()
         if name not in entries:
             raise NoSuchName(f"there is no mixture {name[:80]!r}{_advice(name, entries)}")
         return entries[name]
-
-    def _is_as_it_was(self, run: Run) -> bool:
-        kept = self._runs.get(run.folder)
-        return kept is not None and kept[1] is run and kept[0] == _stamp(f"{run.folder}/{RECORD}")
 
     def run(self, name: str) -> Run:
         """Return the run of that name."""
@@ -146,62 +177,24 @@ class Catalogue:
             raise NoSuchName(f"there is no run {name[:80]!r}{_advice(name, runs)}")
         return runs[name]
 
-    def askable(self, entry: Entry) -> Askable:
-        """Return what is needed to ask a mixture; its files are read again only when they change.
-
-        The key of what is returned changes with them, so that no answers of an older version are given.
-        """
-        if entry.run is None:
-            return Askable(("testbed", entry.name), LMSource(entry.lm), partial(_build_testbed, entry.relation))
-        mixture = entry.run.mixture
-        files = [f"{entry.run.folder}/{RECORD}", *([] if mixture is None else [f"{mixture}/{CONFIG}"])]
-        key, kept = (entry.name, str(mixture), *map(_stamp, files)), self._askable.get(entry.name)
-        if "" in key:
-            raise DamagedFile(f"the files of {entry.name} are gone")
-        if kept is None or kept.key != key:
-            kept = self._askable[entry.name] = _askable(entry, entry.run, key)
-        return kept
-
-    def threshold(self, entry: Entry) -> float | None:
-        """Return the lowest probability of an answer that counts as known; None if none is known to keep the risk."""
-        if entry.kind != "tuned" or entry.run is None or entry.run.mixture is None:
-            return None
-        document = _read(entry.run.mixture).dev_answers
-        return dev_answers_from(document).learned(RISK).value if document else None
-
-    def facts(self, entry: Entry) -> Mapping[str, KnownX]:
-        """Return what is known about the relation's x's: all of the testbed's, and those that a run was scored on."""
-        if entry.relation.startswith(PREFIXES) and entry.relation in _testbed_labels():
-            return _testbed_facts(entry.relation)
-        if entry.run is None:
-            return {}
-        found: dict[str, KnownX] = {}
-        for split, outcomes in (("dev", entry.run.dev), ("test", entry.run.test)):
-            found |= {one.x: KnownX(one.golds, {}, split) for one in outcomes if one.relation == entry.relation}
-        return found
+    def without_path(self, message: str) -> str:
+        """Phrase a message to a client so that it names a run, not its path on this machine."""
+        return message.replace(f"{self.path}/", "").replace(str(self.path), self.path.name)
 
 
-def _askable(entry: Entry, run: Run, key: tuple[str, ...]) -> Askable:
-    """Read what is needed to ask the mixture of a run; raise an error if its files are damaged."""
-    folder = run.mixture
-    if folder is None:
-        return Askable(key, LMSource(entry.lm), partial(_build_hard, run, None))
-    description = _read(folder)
-    source = lm_source(folder, description)
-    if source is None:
-        raise BadOption(f"{entry.name} was learned on a model in memory, which is not available")
-    lm = LMSource(source, description.base_lm.revision, tokenizer_source(folder, description))
-    tuned = entry.kind == "tuned"
-    return Askable(key, lm, partial(_build_saved, folder) if tuned else partial(_build_hard, run, description))
+def run_rows(named: Mapping[str, Run], sort: str | None = None) -> list[dict[str, Any]]:
+    """Return a row for each run, with its name and the columns of `askwell runs`."""
+    names = {run.folder: name for name, run in named.items()}
+    return [{"name": names[run.folder], **row_of(run)} for run in query_runs(list(named.values()), sort=sort)]
 
 
-def _entries_of(name: str, run: Run) -> list[Entry]:
-    record = run.record
-    spec = record.spec
+def _entries_of(name: str, stamp: str, run: Run) -> list[Entry]:
+    spec = run.record.spec
     if spec.control is not None:
         return []
-    label = _testbed_labels().get(spec.relation, spec.relation)
-    made = partial(Entry, lm=spec.lm, relation=spec.relation, label=label, prompts=len(record.prompts), run=run)
+    label, prompts = _testbed_labels().get(spec.relation, spec.relation), len(run.record.prompts)
+    where = {"run": name, "source": run, "stamp": stamp}
+    made = partial(Entry, lm=spec.lm, relation=spec.relation, label=label, prompts=prompts, **where)
     tuned = [made(name=name, kind="tuned", setting=spec.setting)] if run.mixture is not None else []
     if not spec.templates:
         return tuned
@@ -246,13 +239,6 @@ def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
     return mixture
 
 
-def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
-    try:
-        return Mixture.from_pretrained(folder, lm)
-    except DamagedFile as error:
-        raise DamagedFile(_without_path(str(error), folder)) from error
-
-
 def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixture:
     """Build the hard prompts that a run started from, with the same kind of answers, one token or several."""
     as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1, "prefix": 0}
@@ -266,20 +252,16 @@ def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixt
     return mixture
 
 
-def _read(folder: Path) -> Description:
-    try:
-        return read_description(folder)
-    except AskwellError as error:
-        raise DamagedFile(_without_path(str(error), folder)) from error
-
-
-def _stamp(file: str) -> str:
-    """Return a string that changes with a file; empty if the file is missing."""
-    try:
-        found = os.stat(file)  # noqa: PTH116 - a Path for every request takes longer than the rest of it
-    except OSError:
-        return ""
-    return f"{found.st_mtime_ns} {found.st_size} {found.st_ino}"
+def _stamp(folder: Path) -> str:
+    """Return a string that changes with the files of a run."""
+    stamps = []
+    for file in (RECORD, f"{MIXTURE}/{CONFIG}", CONFIG):
+        try:
+            found = os.stat(f"{folder}/{file}")  # noqa: PTH116 - a Path for every request takes longer than the rest of it
+            stamps.append(f"{found.st_mtime_ns} {found.st_size} {found.st_ino}")
+        except OSError:
+            stamps.append("missing")
+    return ", ".join(stamps)
 
 
 def _names(folders: Sequence[Path]) -> dict[Path, str]:
@@ -298,10 +280,3 @@ def _advice(name: str, known: Mapping[str, object]) -> str:
         return "; there are none yet"
     advice = did_you_mean(name, known)
     return advice if len(known) <= _FEW_NAMES or advice.endswith("?") else f"; there are {len(known)} others"
-
-
-def _without_path(message: str, folder: Path) -> str:
-    """Phrase a message to a client so that it names the run, not its path on this machine."""
-    for path in (folder, folder.parent, folder.parent.parent):
-        message = message.replace(f"{path}/", "" if path != folder else f"{folder.name}/").replace(str(path), path.name)
-    return message

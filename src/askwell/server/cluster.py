@@ -20,7 +20,8 @@ from fastapi import FastAPI
 from askwell.errors import AskwellError, BadOption, DamagedFile, Failure
 from askwell.runs.engines import connect_to_ray, is_installed
 from askwell.server.app import make_app
-from askwell.server.jobs import Job, Jobs, Order
+from askwell.server.jobs import Job, Jobs
+from askwell.server.schemas import TrainRequest
 from askwell.server.service import Service
 from askwell.server.settings import Settings, address_of, listen
 
@@ -49,29 +50,32 @@ class Training:
         self._jobs.close()
 
 
-class JobsElsewhere:
+class JobsElsewhere(Jobs):
     """The jobs of `Training`, as a replica sees them: each is a copy of the job's current state."""
 
-    def start(self, order: Order) -> Job:
+    def __init__(self) -> None:
+        """Have no thread and no jobs of its own."""
+
+    def start(self, order: TrainRequest, prompts: str) -> Job:
         """Start a job."""
-        return self._do("start", order)
+        return self._call("start", order, prompts)
 
     def all(self) -> list[Job]:
         """Return all jobs, the newest first."""
-        return self._do("all")
+        return self._call("all")
 
     def find(self, identity: str) -> Job:
         """Return the job with this id."""
-        return self._do("find", identity)
+        return self._call("find", identity)
 
     def cancel(self, identity: str) -> Job:
         """Cancel a job."""
-        return self._do("cancel", identity)
+        return self._call("cancel", identity)
 
     def close(self) -> None:
         """Do nothing: jobs do not end with a replica."""
 
-    def _do(self, what: str, *arguments: object) -> Any:
+    def _call(self, what: str, *arguments: object) -> Any:
         from ray import serve
 
         found = serve.get_deployment_handle(_TRAINING, APP).do.remote(what, *arguments).result()

@@ -5,7 +5,6 @@ The content security policy allows no styles in a page, so that nothing injected
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from fastapi import Request
@@ -16,7 +15,7 @@ from markupsafe import escape
 from askwell.version import VERSION
 from askwell.views.document import Document
 from askwell.views.printable import visible
-from askwell.views.to_html import blocks_html, document_html, new_environment, style_sheet
+from askwell.views.to_html import blocks_html, document_html, new_environment
 
 PAGES = {"/": "Ask", "/prompts": "Prompts", "/runs": "Runs", "/trust": "Trust", "/train": "Train"}
 Link = tuple[str, str]
@@ -43,13 +42,6 @@ def document_page(
 ) -> HTMLResponse:
     """Return a page that shows a document, under a link back to one of the pages and above links to others."""
     return page(request, "document.html", document=document, back=back, links=links, **filling)
-
-
-@cache
-def static(name: str) -> str:
-    """Return a file that pages need, by its name."""
-    own = files("askwell.server").joinpath("static", "app.css" if name == "page.css" else name)
-    return (style_sheet() if name == "page.css" else "") + own.read_text(encoding="utf-8")
 
 
 @cache

@@ -8,17 +8,17 @@ from fastapi.responses import HTMLResponse, Response
 from askwell.errors import UsageError
 from askwell.evaluation.comparison import compare
 from askwell.runs.folder import Run
-from askwell.runs.query import ComparedRuns, RunComparison, query_runs, row_of
-from askwell.server.api import answered, service_of
+from askwell.runs.query import ComparedRuns, RunComparison
 from askwell.server.ask_page import QueryName, choices, choose, nothing_yet
+from askwell.server.catalogue import run_rows
 from askwell.server.render import Link, document_page, page
-from askwell.views.compared import comparison_blocks
+from askwell.server.service import answered, service_of
+from askwell.views.compared import comparison_blocks, curves_figure, gains_figure, run_table
 from askwell.views.document import Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
-from askwell.views.run_list import curves_figure, gains_figure, run_table
 from askwell.views.to_html import page_html
-from askwell.views.trust_of_mixture import projection_sentence
-from askwell.views.words_document import words_document
+from askwell.views.trust_section import projection_sentence
+from askwell.views.words_figure import words_document
 
 router = APIRouter(include_in_schema=False)
 COLUMNS = ("P@1", "MRR", "relation", "lm", "prompts", "setting", "seed", "facts")
@@ -29,10 +29,8 @@ _CHANGED = 20
 def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> HTMLResponse:
     """Show all runs, filtered and sorted, with gains and learning curves."""
     named = service_of(request).catalogue.runs()
-    names = {run.folder: name for name, run in named.items()}
     sort = sort if sort in COLUMNS else ""
-    found = query_runs(list(named.values()), sort=sort or None)
-    rows = [{"run": names[run.folder], **row_of(run)} for run in found]
+    rows = [{"run": row["name"], **row} for row in run_rows(named, sort or None)]
     words = find.lower().split()
     shown = [row for row in rows if all(word in " ".join(map(str, row.values())).lower() for word in words)]
     kept = {row["run"]: named[row["run"]] for row in shown}
@@ -110,12 +108,12 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
     choice = choose(service.catalogue, about)
     entry = choice.entry
     title = f"{entry.label} on {entry.lm}"
-    if choice.tuned is None:
+    if entry.kind == "hard":
         lead = "Nothing was tuned here, so these prompts are still words."
         document = Document(title, lead, sections=(Section("", (Points(tuple(map(str, entry.templates))),)),))
     else:
         words = await answered(request, service.words(entry))
-        trust = None if entry.run is None else entry.run.record.trust
+        trust = None if entry.source is None else entry.source.record.trust
         score = None if trust is None or trust.projection is None else projection_sentence(trust.projection)
         document = words_document(words, title, lm=entry.lm, relation=entry.relation, score=score)
     return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts")

@@ -1,27 +1,16 @@
 """The requests and responses of the API, as its OpenAPI document shows them."""
 
+import uuid
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from askwell.server.settings import (
-    LONGEST_NAME,
-    LONGEST_TEXT,
-    MOST_ANSWERS,
-    MOST_FACTS,
-    MOST_TEMPLATES,
-    MOST_XS,
-)
+from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_ANSWERS, MOST_FACTS, MOST_TEMPLATES, MOST_XS
 
-
-def _is_text(value: str) -> str:
-    """Refuse surrogates, which cannot be encoded as UTF-8 and which tokenizers do not accept."""
-    value.encode("utf-8")
-    return value
-
-
-Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME), AfterValidator(_is_text)]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_is_text)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT)]
+Word = Annotated[Text, StringConstraints(pattern=r"\S")]
 
 
 class _Body(BaseModel):
@@ -65,17 +54,11 @@ class Answers(_Body):
     """For each x, below which probability answers may be missing, 0 if none is; only where a search was cut."""
 
 
-class StreamedAnswer(_Body):
-    """A line of a streamed reply."""
-
-    x: str
-    answers: list[Answer]
-    unseen: float | None = None
-    """Below which probability answers may be missing, if the search was cut."""
-
-
-class MixtureInfo(_Body):
+@dataclass(frozen=True, kw_only=True)
+class MixtureInfo:
     """A mixture that can be asked."""
+
+    __pydantic_config__ = ConfigDict(use_attribute_docstrings=True)
 
     name: str
     kind: Literal["tuned", "hard"]
@@ -121,8 +104,8 @@ class RunList(_Body):
 class PairBody(_Body):
     """A fact."""
 
-    x: Text
-    y: Text
+    x: Word
+    y: Word
 
 
 class TrainRequest(_Body):
@@ -164,15 +147,18 @@ class HistoryPoint(_Body):
 class JobInfo(_Body):
     """A training job."""
 
-    id: str
-    state: Literal["waiting", "running", "done", "cancelled", "failed"]
+    model_config = ConfigDict(frozen=False)
+
+    id: str = Field(default_factory=lambda: uuid.uuid4().hex[:12])
+    state: Literal["waiting", "running", "done", "cancelled", "failed"] = "waiting"
     lm: str
     relation: str
-    phase: str
-    done: int
-    total: int
-    history: list[HistoryPoint]
-    message: str
+    phase: str = "waiting for its turn"
+    done: int = 0
+    total: int = 0
+    """The total for the phase, in (fact, prompt) pairs or facts."""
+    history: list[HistoryPoint] = []
+    message: str = ""
     mixture: str | None = None
     """The name under which it can be asked, once it is done."""
 

@@ -4,9 +4,12 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from askwell.errors import BadFile, BadOption, Failure
 from askwell.files import cache_folder
+
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Settings:
     """Whether runs can be started."""
     token: str | None = None
     """The token that every request must carry; None for none."""
-    hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
+    hosts: tuple[str, ...] = _THIS_MACHINE
     """The names under which the service answers; anything else in a Host header is refused."""
     memory: int = 4 * 2**30
     """How many bytes of LMs stay loaded."""
@@ -33,8 +36,6 @@ class Settings:
     """The maximum number of training jobs that can wait."""
     body: int = 4 * 2**20
     """The maximum size of a request in bytes."""
-    body_seconds: float = 30.0
-    """How long a request may take to arrive."""
     threads: int | None = None
     """CPU threads of the LM; None: torch's default."""
 
@@ -49,34 +50,22 @@ MOST_TEMPLATES = 200
 MOST_ANSWERS = 100
 
 
-def is_local(host: str) -> bool:
-    """Tell whether a host can be reached only from this machine."""
+def settings_at(host: str, token: str | None, runs: Path | None, **choices: Any) -> Settings:
+    """Return the settings of a service at a host; access from other machines without a token is refused."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        is_local = ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
-
-
-def check_reach(host: str, token: str | None) -> None:
-    """Refuse access from other machines without a token."""
-    if not is_local(host) and not token:
+        is_local = host == "localhost"
+    if not is_local and not token:
         raise BadOption(
             f"--host {host} gives other machines access, so it needs a token: give --token, or set ASKWELL_TOKEN"
         )
     if token is not None and len(token) < 12:
         raise BadOption("--token: a token that cannot be guessed has at least 12 characters")
-
-
-def names_of(host: str) -> tuple[str, ...]:
-    """Return the names under which a service at this host is reached."""
-    return ("127.0.0.1", "localhost", "::1", host, *(() if is_local(host) else (socket.gethostname().lower(),)))
-
-
-def check_runs(runs: Path | None) -> None:
-    """Refuse a path that is not a folder."""
     if runs is not None and not runs.is_dir():
-        problem = "this is a file; name a folder of runs" if runs.exists() else "there is no such folder"
-        raise BadFile(runs, problem)
+        raise BadFile(runs, "this is a file; name a folder of runs" if runs.exists() else "there is no such folder")
+    hosts = (*_THIS_MACHINE, host, *(() if is_local else (socket.gethostname().lower(),)))
+    return Settings(runs=runs, token=token, hosts=hosts, **choices)
 
 
 def served_folder(runs: Path | None) -> Path:
@@ -93,16 +82,11 @@ def folder_of_new_runs(runs: Path | None) -> Path:
 def listen(host: str, port: int) -> socket.socket:
     """Open a socket that listens on this host and port; port 0 picks a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen(2048)
+        return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError, TypeError, ValueError) as error:  # TypeError: a name that no host can have
-        listening.close()
         reason = getattr(error, "strerror", None) or error
         raise Failure(f"--host {host} --port {port}: nothing can be served there ({reason})") from error
-    return listening
 
 
 def address_of(listening: socket.socket) -> str:

@@ -1,30 +1,32 @@
 """The page Train: facts and templates are entered, checked while typing, and become a run that can be watched."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import APIRouter, File, Form, Request, UploadFile
+from fastapi import APIRouter, Form, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse
+from pydantic import ValidationError
 from starlette.datastructures import UploadFile as SentFile
 
-from askwell.data.facts import Fact
+from askwell.data.facts import Fact, Relation
 from askwell.data.readers import parse_facts
-from askwell.data.templates import parse_template
-from askwell.data.testbed import PREFIXES
-from askwell.errors import UsageError
-from askwell.server.api import answered, job_info, service_of
-from askwell.server.ask_page import uploaded
-from askwell.server.jobs import Order, facts_of
+from askwell.data.templates import Template, parse_template
+from askwell.errors import BadTemplate, UsageError
+from askwell.files import problem_in
+from askwell.lms.families import Unusable
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import tokenise
+from askwell.mixture.mixture import Mixture
+from askwell.server.ask_page import FormName, Sent, uploaded
 from askwell.server.render import page
-from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES
-from askwell.specs.mixture_spec import MixtureSpec
-from askwell.specs.training_spec import TrainingSpec
+from askwell.server.schemas import TrainRequest
+from askwell.server.service import answered, service_of
+from askwell.server.settings import LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES
 from askwell.views.one_run import learning_figure
 
 router = APIRouter(include_in_schema=False)
-_EXAMPLE_FACTS = "France, Paris\nPeru, Lima\nNorway, Oslo"
-_EXAMPLE_TEMPLATES = "the capital of [X] is [Y] .\n[X] is ruled from [Y] ."
-LM = Annotated[str, Form(max_length=LONGEST_NAME)]
 Long = Annotated[str, Form()]
 
 
@@ -32,18 +34,12 @@ Long = Annotated[str, Form()]
 def train_page(request: Request) -> HTMLResponse:
     """Show the form, and the jobs so far."""
     service = service_of(request)
-    jobs = [job_info(job, service) for job in service.jobs.all()]
-    filling: dict[str, Any] = {"example_facts": _EXAMPLE_FACTS, "example_templates": _EXAMPLE_TEMPLATES, "jobs": jobs}
-    return page(request, "train.html", lms=service.lms(), allowed=service.settings.training, **filling)
+    return page(request, "train.html", lms=service.lms(), jobs=service.jobs.all())
 
 
 @router.post("/train/check", response_class=HTMLResponse)
 async def check(
-    request: Request,
-    lm: LM = "",
-    facts: Long = "",
-    templates: Long = "",
-    file: Annotated[UploadFile | None, File()] = None,
+    request: Request, lm: FormName = "", facts: Long = "", templates: Long = "", file: Sent = None
 ) -> HTMLResponse:
     """Show how the LM reads the templates, and which facts it could not be asked."""
     texts, problem, pairs = _lines(templates), "", []
@@ -51,45 +47,39 @@ async def check(
         pairs = await _all_pairs(facts, file)
     except UsageError as error:
         problem = str(error)
-    found = await answered(request, service_of(request).check(lm, texts[:MOST_TEMPLATES], pairs))
+    service = service_of(request)
+    source = service.lm_source(lm)
+    checking = service.queue.call(lambda lms: check_order(lms.get(source).lm, texts[:MOST_TEMPLATES], pairs))
+    found = await answered(request, checking)
     return page(request, "checked.html", found=found, problem=problem)
 
 
 @router.post("/train", response_class=HTMLResponse)
 async def start(
     request: Request,
-    lm: LM,
-    relation: Annotated[str, Form(max_length=LONGEST_NAME)] = "",
+    lm: FormName,
+    relation: FormName = "",
     facts: Long = "",
     templates: Long = "",
-    budget: Annotated[str, Form(max_length=12)] = "",
+    budget: Annotated[int | None, Form()] = None,
     deep: Annotated[bool, Form()] = False,
-    file: Annotated[UploadFile | None, File()] = None,
+    file: Sent = None,
 ) -> RedirectResponse:
     """Start a job and show it."""
-    service = service_of(request)
-    pairs = await _all_pairs(facts, file)
-    name = relation.strip()
-    if not name or name.startswith(PREFIXES):
-        raise UsageError(f"the relation needs another name, which does not begin with {' or '.join(PREFIXES)}")
-    if budget and not (budget.isdecimal() and 0 < int(budget) <= 1_000_000):
-        raise UsageError("the budget is a number of pairs, such as 2000")
-    parsed = tuple(parse_template(text) for text in _lines(templates))
-    if not parsed:
-        raise UsageError("there is no template: write at least one, such as [X] was born in [Y] .")
-    order = Order(
-        service.lm_source(lm), name, facts_of([(fact.x, fact.y) for fact in pairs]), parsed, MixtureSpec(deep=deep),
-        TrainingSpec(pairs=int(budget) if budget else None),
-    )  # fmt: skip
-    job = await run_in_threadpool(service.train, order)
+    pairs = [{"x": fact.x, "y": fact.y} for fact in await _all_pairs(facts, file)]
+    given = {"lm": lm, "relation": relation.strip(), "facts": pairs, "templates": _lines(templates)}
+    try:
+        order = TrainRequest.model_validate({**given, "deep": deep, "pairs": budget})
+    except ValidationError as error:
+        raise UsageError(problem_in(error)) from None
+    job = await run_in_threadpool(service_of(request).train, order)
     return RedirectResponse(f"/train/{job.id}", status_code=303)
 
 
 @router.get("/train/{job}", response_class=HTMLResponse)
 def job_page(request: Request, job: str) -> HTMLResponse:
     """Show the current state of a job."""
-    service = service_of(request)
-    found = job_info(service.jobs.find(job), service)
+    found = service_of(request).jobs.find(job)
     points = [(float(line.pairs), line.dev_p_at_1) for line in found.history]
     return page(request, "job.html", job=found, curve=learning_figure(points) if points else None)
 
@@ -129,7 +119,52 @@ def _pairs(text: str) -> list[Fact]:
         x, _, y = line.partition(separator) if separator else (line, "", "")
         if not x.strip() or not y.strip():
             raise UsageError(f"facts, line {number}: expected x and y, separated by a comma, a semicolon or a tab")
-        if max(len(x), len(y)) > LONGEST_TEXT:
-            raise UsageError(f"facts, line {number}: an x or a y may have at most {LONGEST_TEXT} characters")
         pairs.append(Fact(x.strip(), y.strip()))
     return pairs
+
+
+# ── checking what was entered ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class CheckedTemplate:
+    """How an LM reads a template."""
+
+    problem: str | None
+    """Why it cannot be used; None if it can."""
+    tokens: tuple[str, ...] = ()
+    """Its tokens with the two blanks, in order."""
+
+
+@dataclass(frozen=True)
+class CheckedOrder:
+    """What training would be done on."""
+
+    templates: tuple[CheckedTemplate, ...]
+    facts: int
+    left_out: tuple[tuple[Fact, str], ...]
+    """Facts that the LM cannot be asked about, and why."""
+
+
+def check_order(lm: FrozenLM, texts: Sequence[str], facts: Sequence[Fact]) -> CheckedOrder:
+    """Check how an LM reads templates, and which facts it could not be asked with them."""
+    checked, usable = [], []
+    for text in texts:
+        try:
+            template = parse_template(text)
+            checked.append(CheckedTemplate(None, _tokens(lm, template)))
+            usable.append(template)
+        except (BadTemplate, Unusable) as problem:
+            checked.append(CheckedTemplate(str(problem)))
+    left_out: list[tuple[Fact, str]] = []
+    if usable and facts:
+        encoded = Mixture(lm, usable).encode_relation(Relation.of("checked", facts, facts, facts))
+        left_out = [(one.fact, one.reason) for one in encoded.left_out("train")]
+    return CheckedOrder(tuple(checked), len(facts), tuple(left_out))
+
+
+def _tokens(lm: FrozenLM, template: Template) -> tuple[str, ...]:
+    tokens = tokenise(template, lm.wording)
+    lm.family.ask_y(tokens, lm.wording, lm.special)
+    names = [lm.tokenizer.convert_ids_to_tokens(list(part)) for part in (tokens.before, tokens.between, tokens.after)]
+    return (*names[0], template.first, *names[1], template.second, *names[2])

@@ -9,7 +9,8 @@ from askwell.answers.encode import LeftOutFact, count_reasons
 from askwell.mixture.description import LearnedFrom
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
-from askwell.views.shown import AsFrame, Records, ShowsItself
+from askwell.views.to_files import AsFrame, Records
+from askwell.views.to_text import ShowsItself
 
 KeptBy = Literal["P@1", "near-best", "log-loss"]
 
@@ -165,7 +166,7 @@ class TrainingResult(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str = "") -> Any:
         """Plot dev P@1 during tuning, with the kept state marked, and return the matplotlib axes."""
-        from askwell.views.plots import plot_curve
+        from askwell.views.charts import plot_curve
 
         points = [(line.pairs, line.dev["P@1"]) for line in self.history]
         return plot_curve(points, best=self.best.pairs, label=label, axes=ax)

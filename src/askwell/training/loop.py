@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -37,7 +36,7 @@ from askwell.training.optimiser import (
     tuned_by,
 )
 from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
-from askwell.views.progress_bar import Bar
+from askwell.views.to_text import Bar
 
 _log = logging.getLogger("askwell")
 
@@ -130,10 +129,8 @@ def train(
             facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
             return _train(mixture, facts, spec, candidates, folder, resume, progress)
-        with Bar("pairs", None if progress is None else progress is True) as shown:
-            return _train(
-                mixture, facts, spec, candidates, folder, resume, lambda at: shown(at.pairs_done, at.pairs or 0)
-            )
+        with Bar("pairs", progress) as bar:
+            return _train(mixture, facts, spec, candidates, folder, resume, lambda at: bar(at.pairs_done, at.pairs))
 
 
 def _train(
@@ -143,7 +140,7 @@ def _train(
     candidates: Candidates | None,
     folder: Path | None,
     resume: bool,
-    progress: Callable[[TrainingProgress], None] | None,
+    progress: Callable[[TrainingProgress], None],
 ) -> TrainingResult:
     mixture.answer_kind, mixture.candidates = facts.kind, candidates
     choose_tuned(mixture, spec)
@@ -176,12 +173,11 @@ def _train(
         save_checkpoint(folder, run, state)
 
     def tell(pairs_since: int, line: HistoryLine | None) -> None:
-        if progress is not None:
-            loss = state.loss / state.facts if state.facts else None
-            done = schedule.pairs_after(state.stretches) + pairs_since
-            best = best_of(state.history, spec.kept_by)
-            ends = schedule.ends_by_itself
-            progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends))
+        loss = state.loss / state.facts if state.facts else None
+        done = schedule.pairs_after(state.stretches) + pairs_since
+        best = best_of(state.history, spec.kept_by)
+        ends = schedule.ends_by_itself
+        progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends))
 
     def result() -> TrainingResult:
         return TrainingResult(
@@ -199,33 +195,32 @@ def _train(
 
     # What the LM computes for an x before all tuned words never changes, so it is cached if it is needed again.
     again = [dev.xs, *([train_facts.xs] if schedule.pairs > len(train_facts) * len(mixture.prompts) else [])]
-    kept = ExitStack()
     try:
-        kept.enter_context(mixture.pairs.keeping(*again))
-        tell(0, state.history[-1])
-        while not schedule.is_over(state.stretches, state.history):
-            _stretch(mixture, objective, optimizer, spec, schedule, state, tell)
-            if spec.drop_below and state.stretches == schedule.drop_after:
-                mixture.drop_prompts(spec.drop_below)
-            state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
-            line = None
-            if schedule.scores_dev(state.stretches):
-                round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
-                scored = {**state.parameters, **state.means}
-                mixture.load_state_dict(scored)
-                line = _score(answers, dev, relation, round_, pairs, state.loss / state.facts)
-                mixture.load_state_dict(state.parameters)
-                state.kept[round_] = scored  # before its line, so that Ctrl-C finds the state of every line
-                state.history.append(line)
-                state.loss, state.facts = 0.0, 0
-                state.kept = {each.round: state.kept[each.round] for each in may_be_kept(state.history, spec.kept_by)}
-            if folder is not None:
-                save_checkpoint(folder, run, state)
-            tell(0, line)
+        with mixture.pairs.keeping(*again):
+            tell(0, state.history[-1])
+            while not schedule.is_over(state.stretches, state.history):
+                _stretch(mixture, objective, optimizer, spec, schedule, state, tell)
+                if spec.drop_below and state.stretches == schedule.drop_after:
+                    mixture.drop_prompts(spec.drop_below)
+                state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
+                line = None
+                if schedule.scores_dev(state.stretches):
+                    round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
+                    scored = {**state.parameters, **state.means}
+                    mixture.load_state_dict(scored)
+                    line = _score(answers, dev, relation, round_, pairs, state.loss / state.facts)
+                    mixture.load_state_dict(state.parameters)
+                    state.kept[round_] = scored  # before its line, so that Ctrl-C finds the state of every line
+                    state.history.append(line)
+                    state.loss, state.facts = 0.0, 0
+                    front = may_be_kept(state.history, spec.kept_by)
+                    state.kept = {each.round: state.kept[each.round] for each in front}
+                if folder is not None:
+                    save_checkpoint(folder, run, state)
+                tell(0, line)
     except KeyboardInterrupt as stop:
         raise Interrupted(result()) from stop
     finally:
-        kept.close()
         mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
     return result()
 

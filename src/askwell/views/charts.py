@@ -1,42 +1,42 @@
 """The kinds of charts, all of plain numbers: learning curves, gaps between two percentages, scores with intervals,
-calibration, abstention."""
+calibration, abstention; and plots for notebooks."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from askwell.views.drawing import LINES, MARKERS, Chart, chart_style, heading, light, new_figure, percent_axis, place
+from askwell.views.printable import shortened
 
 _ACROSS = 3
 _PANEL_WIDTH, _PANEL_HEIGHT, _PANEL_TOP = 300, 220, 34
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A panel with a line for each kind of run: how much was trained on, and the score there."""
-
-    heading: str
-    lines: Mapping[str, Sequence[tuple[float, float]]]
+Curve = Sequence[tuple[float, float]]
+"""How much was trained on, and the score there."""
 
 
 @chart_style()
-def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str, trained: str) -> Chart:
-    """Learning curves: panels in rows of three, with the same axes."""
+def panels_chart(panels: Mapping[str, Mapping[str, Curve]], *, measure: str, trained: str) -> Chart:
+    """Draw learning curves: panels in rows of three, by their headings, with the same axes and a line for each kind of
+    run."""
+    kinds = dict.fromkeys(kind for curves in panels.values() for kind in curves)
     across, down = min(_ACROSS, max(1, len(panels))), math.ceil(len(panels) / _ACROSS)
-    has_legend = len(panels) > 1 or len(_distinct(kinds)) > 1
+    has_legend = len(panels) > 1 or len(kinds) > 1
     above = _PANEL_TOP if has_legend else 0
     width, height = _PANEL_WIDTH * across, _PANEL_HEIGHT * down + above + 8
     figure = new_figure(width, height)
-    furthest = max((x for panel in panels for line in panel.lines.values() for x, _ in line), default=1.0) or 1.0
+    furthest = max((x for curves in panels.values() for curve in curves.values() for x, _ in curve), default=1.0) or 1.0
     looks = {
         kind: _curve(number, marker=MARKERS[number], markersize=3.5, linewidth=1.6)
         for number, kind in enumerate(_distinct(kinds))
     }
-    for number, panel in enumerate(panels):
+    for number, (name, curves) in enumerate(panels.items()):
         column, row = number % across, number // across
         axes = place(
             figure,
@@ -45,14 +45,14 @@ def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str,
             top=above + row * _PANEL_HEIGHT + 32,
             bottom=height - above - (row + 1) * _PANEL_HEIGHT + 44,
         )
-        for kind, line in panel.lines.items():
-            axes.plot([x for x, _ in line], [y for _, y in line], clip_on=False, **looks[kind])
+        for kind, curve in curves.items():
+            axes.plot(*zip(*curve, strict=True), clip_on=False, **looks[kind])
         axes.set_ylim(-3, 103)
         percent_axis(axes, "y")
         axes.set_xlim(-0.02 * furthest, 1.03 * furthest)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.grid(visible=True, axis="y")
-        heading(axes, panel.heading, size=11.0)
+        heading(axes, name, size=11.0)
         axes.set_xlabel(trained, labelpad=4)
         axes.set_ylabel(measure if column == 0 else "", labelpad=2)
     for kind, look in looks.items():
@@ -60,9 +60,9 @@ def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str,
     if has_legend:
         figure.legend(loc="upper left", ncols=len(kinds), frameon=False, handlelength=3.2)
     told = "; ".join(
-        f"{panel.heading}, {kind}: {curve[0][1]:.1f} at first, {curve[-1][1]:.1f} at the end"
-        for panel in panels
-        for kind, curve in panel.lines.items()
+        f"{name}, {kind}: {curve[0][1]:.1f} at first, {curve[-1][1]:.1f} at the end"
+        for name, curves in panels.items()
+        for kind, curve in curves.items()
     )
     return Chart(figure, f"{measure} against {trained}", f"{told}.")
 
@@ -84,11 +84,26 @@ class Gap:
 
 @chart_style()
 def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> Chart:
-    """Two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
-    figure = new_figure(_GAP_WIDTH, 34 + _GAP_ROW * len(gaps))
-    axes = place(figure, left=_GAP_LABELS, top=4, right=22, bottom=30)
+    """Draw two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
+    figure = new_figure(_GAP_WIDTH, 62 + _GAP_ROW * len(gaps))
+    axes = place(figure, left=_GAP_LABELS, top=32, right=22, bottom=30)
+    marks = {"first": _mark("o", "first", filled=True), "second": _mark("D", "second", filled=False)}
+    for mark, name in zip(marks.values(), (first, second), strict=True):
+        axes.plot([], [], label=name, **mark)
     for row, gap in enumerate(gaps):
-        _draw_gap(axes, row, gap)
+        ends = {"second": gap.second, "first": gap.first}
+        shares = {role: share for role, share in ends.items() if share is not None}
+        if len(shares) == 2:
+            axes.plot([*shares.values()], [row, row], color=light("pale"), linewidth=1.6, alpha=0.55, zorder=2)
+        rightmost = max(reversed(shares), key=shares.__getitem__, default=None)  # of equal ones the first
+        for role, share in shares.items():
+            side = 1 if role == rightmost else -1
+            axes.plot([share], [row], clip_on=False, zorder=3, **marks[role])
+            axes.annotate(
+                f"{share:.0f}", (share, row), xytext=(side * _TO_ITS_DOT, 0), textcoords="offset points",
+                ha="left" if side > 0 else "right", va="center_baseline", fontsize=11, color=light(role),
+                annotation_clip=False,
+            )  # fmt: skip
     axes.set_xlim(-9, 109)
     axes.set_ylim(len(gaps) - 0.5, -0.5)
     percent_axis(axes, "x", sign=True)
@@ -96,6 +111,7 @@ def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) ->
     for label, gap in zip(axes.get_yticklabels(), gaps, strict=True):
         label.set_color(light("pale" if gap.aside else "ink"))
     _rows_only(axes)
+    _legend_above(figure, _GAP_LABELS)
     told = []
     for gap in gaps:
         one, other = ("none" if share is None else f"{share:.1f}" for share in (gap.first, gap.second))
@@ -103,48 +119,24 @@ def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) ->
     return Chart(figure, f"{measure}, {first} and {second}", f"{'; '.join(told)}.")
 
 
-def _draw_gap(axes: Axes, row: int, gap: Gap) -> None:
-    shares = [share for share in (gap.first, gap.second) if share is not None]
-    if len(shares) == 2:
-        axes.plot(shares, [row, row], color=light("pale"), linewidth=1.6, alpha=0.55, solid_capstyle="butt", zorder=2)
-    first_is_right = gap.first is not None and (gap.second is None or gap.first >= gap.second)
-    for share, role, shape, size, edge, inside, is_right in (
-        (gap.second, "second", "D", 7.0, 1.8, "paper", not first_is_right),
-        (gap.first, "first", "o", 9.0, 0.0, "first", first_is_right),
-    ):
-        if share is None:
-            continue
-        axes.plot(
-            [share], [row], linestyle="none", clip_on=False, zorder=3, marker=shape, markersize=size,
-            markeredgewidth=edge, markerfacecolor=light(inside), markeredgecolor=light(role),
-        )  # fmt: skip
-        axes.annotate(
-            f"{share:.0f}", (share, row), xytext=(_TO_ITS_DOT if is_right else -_TO_ITS_DOT, 0),
-            textcoords="offset points", ha="left" if is_right else "right", va="center_baseline", fontsize=11,
-            color=light(role), annotation_clip=False,
-        )  # fmt: skip
-
-
 def _rows_only(axes: Axes) -> None:
-    """Axes with labelled rows and vertical grid lines, but no frame."""
+    """Leave axes with labelled rows and vertical grid lines, but no frame."""
     axes.grid(visible=True, axis="x")
     axes.tick_params(pad=6)
     for side in axes.spines.values():
         side.set_visible(False)
 
 
+def _legend_above(figure: Figure, left: int) -> None:
+    """Put the legend above the axes, flush with their left side, in one line."""
+    names = figure.axes[0].get_legend_handles_labels()[1]
+    corner = (left / figure.bbox.width - 0.02, 1.0)
+    figure.legend(loc="upper left", ncols=len(names), frameon=False, bbox_to_anchor=corner)
+
+
 _INTERVAL_WIDTH, _INTERVAL_ROW, _INTERVAL_LABELS = 720.0, 36.0, 250
-_MARKS = (("o", "pale", False), ("o", "first", True), ("D", "second", True), ("s", "series-1", True))
-"""Marker, colour and whether it is filled."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A score and its interval, in per cent."""
-
-    score: float
-    low: float
-    high: float
+_MARKS = (("o", "pale"), ("o", "first"), ("D", "second"), ("s", "series-1"))
+"""Markers and colours; the first, of untuned prompts, is hollow."""
 
 
 @dataclass(frozen=True)
@@ -152,28 +144,30 @@ class IntervalRow:
     """A row; `begins` is the heading of the group of rows that it is the first of."""
 
     label: str
-    marks: Mapping[str, Interval]
-    """By kind."""
+    marks: Mapping[str, tuple[float, float, float]]
+    """By kind: a score and the ends of its interval, in per cent."""
     begins: str = ""
 
 
 @chart_style()
 def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measure: str) -> Chart:
-    """Scores with their intervals: a row for each way of asking, in it a mark for each kind of run."""
+    """Draw scores with their intervals: a row for each way of asking, in it a mark for each kind of run."""
     places, labels = _places(rows)
     figure = new_figure(_INTERVAL_WIDTH, 86 + _INTERVAL_ROW * (places[-1] + 1 if places else 1))
     axes = place(figure, left=_INTERVAL_LABELS, top=40, right=30, bottom=46)
-    marks = {kind: _mark(*mark) for kind, mark in zip(_distinct(kinds), _MARKS, strict=False)}
+    looks = zip(_distinct(kinds), _MARKS, strict=False)
+    marks = {kind: _mark(shape, role, filled=role != "pale") for kind, (shape, role) in looks}
     for kind, mark in marks.items():
         axes.plot([], [], label=kind, **mark)
     for row, at in zip(rows, places, strict=True):
         for number, (kind, mark) in enumerate(marks.items()):
-            if (shown := row.marks.get(kind)) is None:
+            if kind not in row.marks:
                 continue
+            score, low, high = row.marks[kind]
             y = at + 0.22 * (number - (len(kinds) - 1) / 2)  # so that no interval hides another
             colour = mark["markeredgecolor"]
-            axes.plot([shown.low, shown.high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
-            axes.plot([shown.score], [y], clip_on=False, zorder=3, **mark)
+            axes.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
+            axes.plot([score], [y], clip_on=False, zorder=3, **mark)
     axes.set_xlim(-2, 102)
     axes.set_ylim((places[-1] if places else 0) + 0.6, min(labels, default=0) - 0.6)
     percent_axis(axes, "x")
@@ -183,17 +177,16 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
         label.set_color(light("ink"))
         label.set_fontweight("normal" if at in places else "bold")
     _rows_only(axes)
-    corner = (_INTERVAL_LABELS / _INTERVAL_WIDTH - 0.02, 1.0)
-    figure.legend(loc="upper left", ncols=len(kinds), frameon=False, bbox_to_anchor=corner)
+    _legend_above(figure, _INTERVAL_LABELS)
     told = []
     for row in rows:
-        scores = ", ".join(f"{kind} {shown.score:.1f}" for kind, shown in row.marks.items())
+        scores = ", ".join(f"{kind} {score:.1f}" for kind, (score, _, _) in row.marks.items())
         told.append(f"{f'{row.begins}: ' if row.begins else ''}{row.label}: {scores or 'none'}")
     return Chart(figure, measure, f"{'; '.join(told)}.")
 
 
 def _places(rows: Sequence[IntervalRow]) -> tuple[list[float], dict[float, str]]:
-    """The height of each row, and the labels by height."""
+    """Return the height of each row, and the labels by height."""
     places: list[float] = []
     labels: dict[float, str] = {}
     at = 0.0
@@ -207,7 +200,7 @@ def _places(rows: Sequence[IntervalRow]) -> tuple[list[float], dict[float, str]]
     return places, labels
 
 
-def _mark(shape: str, role: str, filled: bool) -> dict[str, Any]:
+def _mark(shape: str, role: str, *, filled: bool) -> dict[str, Any]:
     return {
         "linestyle": "none",
         "marker": shape,
@@ -218,39 +211,16 @@ def _mark(shape: str, role: str, filled: bool) -> dict[str, Any]:
     }
 
 
-@runtime_checkable
-class ReliabilityBin(Protocol):
-    """The answers whose probability is above `low` and at most `high`; all but the count are from 0 to 1."""
-
-    @property
-    def low(self) -> float:
-        """The lowest probability."""
-        ...
-
-    @property
-    def high(self) -> float:
-        """The highest probability."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """How many answers there are."""
-        ...
-
-    @property
-    def confidence(self) -> float:
-        """Their mean probability."""
-        ...
-
-    @property
-    def accuracy(self) -> float:
-        """The fraction of them that is right."""
-        ...
+# A room below this file defines them: `Bin` and `RiskCoverage` of evaluation/confidence.py.
+ReliabilityBin = Any
+"""How many answers have a probability from `low` to `high`, their mean `confidence`, and their `accuracy`."""
+RiskCurve = Any
+"""The fractions of wrong answers (`risks`) at some `coverages`, and the `area` below the curve."""
 
 
 @chart_style()
 def reliability_chart(bins: Sequence[ReliabilityBin], *, ece: float) -> Chart:
-    """The fraction of right answers by the probability of the best answer; below, the number of answers."""
+    """Draw the fraction of right answers by the probability of the best answer; below, the number of answers."""
     figure = new_figure(380, 400)
     upper = place(figure, left=56, top=30, right=26, bottom=118)
     lower = place(figure, left=56, top=312, right=26, bottom=44)
@@ -298,29 +268,9 @@ def _bars(bins: Sequence[ReliabilityBin]) -> dict[str, Any]:
     return {"width": widths, "align": "edge", "linewidth": 1, "edgecolor": light("paper")}
 
 
-@runtime_checkable
-class RiskCurve(Protocol):
-    """The fraction of wrong answers at each coverage, and the area below the curve."""
-
-    @property
-    def coverages(self) -> Sequence[float]:
-        """The fractions of questions that are answered."""
-        ...
-
-    @property
-    def risks(self) -> Sequence[float]:
-        """The fraction of wrong answers at each coverage."""
-        ...
-
-    @property
-    def area(self) -> float:
-        """The area below the curve."""
-        ...
-
-
 @chart_style()
 def risk_coverage_chart(curves: Mapping[str, RiskCurve], *, chosen: float | None = None) -> Chart:
-    """How many answers are wrong if only the most confident are given, for up to four signals or LMs.
+    """Draw how many answers are wrong if only the most confident are given, for up to four signals or LMs.
 
     `chosen` is a risk, from 0 to 1, at which a line is drawn.
     """
@@ -351,12 +301,58 @@ def risk_coverage_chart(curves: Mapping[str, RiskCurve], *, chosen: float | None
 
 
 def _curve(number: int, **more: Any) -> dict[str, Any]:
-    """The colour and line of a curve, counted from 0, and more of its look."""
+    """Return the colour and line of a curve, counted from 0, and more of its look."""
     return {"color": light(f"series-{number + 1}"), "linestyle": LINES[number], **more}
 
 
 def _distinct(names: Collection[str]) -> Collection[str]:
-    """The names of curves or marks, if they are few enough to be distinguished."""
+    """Return the names of curves or marks, if they are few enough to be distinguished."""
     if len(names) > len(LINES):
         raise ValueError(f"{len(names)} of them cannot be distinguished: {', '.join(names)}")
     return names
+
+
+# Plots on a notebook's own axes, which can be drawn on further.
+Number = float | int
+_LONGEST_LABEL = 48
+
+
+def plot_curve(points: Sequence[tuple[Number, Number]], *, best: Number | None, label: str, axes: Any = None) -> Any:
+    """Plot dev P@1 against pairs trained on; a dot marks the state that was kept."""
+    axes = axes or _new_axes(5.5, 3.5)
+    (line,) = axes.plot([x for x, _ in points], [y for _, y in points], marker=".", label=label)
+    if best is not None:
+        axes.plot([best], [dict(points)[best]], marker="o", markersize=8, color=line.get_color(), linestyle="none")
+    axes.set_xlabel("(fact, prompt) pairs trained on")
+    axes.set_ylabel("dev P@1 in per cent")
+    axes.set_ylim(0, 101)
+    axes.grid(visible=True, axis="y", alpha=0.3)
+    return axes
+
+
+def plot_weights(labels: Sequence[str], values: Sequence[float], *, title: str, axes: Any = None) -> Any:
+    """Plot a bar for each prompt, the heaviest on top."""
+    order = sorted(range(len(values)), key=lambda number: (-values[number], number))
+    axes = axes or _new_axes(7, 0.6 + 0.32 * len(values))
+    axes.barh(range(len(order)), [values[number] for number in order])
+    axes.set_yticks(range(len(order)), [shortened(labels[number], _LONGEST_LABEL) for number in order])
+    axes.invert_yaxis()
+    axes.set_xlabel("weight")
+    axes.set_title(title, loc="left", fontsize="medium")
+    return axes
+
+
+def plot_reliability(bins: Sequence[ReliabilityBin], *, ece: float, axes: Any = None) -> Any:
+    """Plot the fraction of right answers by the probability of the best answer."""
+    axes = axes or _new_axes(4, 4)
+    draw_reliability(axes, bins)
+    axes.set_xlabel("probability of the best answer in per cent")
+    axes.set_ylabel("right answers in per cent")
+    axes.set_title(f"expected calibration error {100 * ece:.1f} %", loc="left", fontsize="medium")
+    return axes
+
+
+def _new_axes(width: Number, height: Number) -> Any:
+    from matplotlib import pyplot  # the notebook's own figures, so that it shows them
+
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]

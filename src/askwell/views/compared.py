@@ -1,14 +1,82 @@
-"""Two runs compared: a table, sentences, and the facts that changed."""
+"""Runs beside each other: listed in a table, with their gains and learning curves; and two of them compared, with the
+facts that changed."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from askwell.data.testbed import PREFIX
 from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.metrics import METRICS, units_of
 from askwell.evaluation.significance import SIGNIFICANT, interval_text
+from askwell.runs.folder import Run
 from askwell.runs.query import RunComparison
-from askwell.views.document import Block, Cell, Paragraph, Table, table
-from askwell.views.printable import NONE, counted
+from askwell.views.charts import Gap, gaps_chart, panels_chart
+from askwell.views.document import Block, Cell, Column, ColumnGroup, Drawing, Figure, Paragraph, Row, Table, table
+from askwell.views.printable import NONE, counted, shortened, signed
+
+_NUMBERS = {*METRICS, *(metric.key for metric in METRICS.values()), "seed", "facts"}
+_CURVES, _GAINS = 6, 40
+
+
+def run_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str = "", links: Sequence[str] = ()
+) -> Table:
+    """Return a row for each run, as a query found them; the first column is their heading, which may be a link."""
+    first, *others = columns
+    shown = tuple(
+        Row(_text(first, row[first]), tuple(Cell(_text(name, row[name])) for name in others), link=link)
+        for row, link in zip(rows, links or [""] * len(rows), strict=True)
+    )
+    groups = (ColumnGroup("", tuple(Column(name, number=name in _NUMBERS) for name in others)),)
+    return Table("", first, groups, shown, title)
+
+
+def _text(name: str, value: object) -> str:
+    if value is None:
+        return NONE
+    if isinstance(value, float):
+        decimals = {metric.key: metric.decimals for metric in METRICS.values()}
+        return f"{value:.{decimals.get(name, 1)}f}"
+    return str(value)[:8] if name == "id" else str(value)
+
+
+def gains_figure(runs: Sequence[Run]) -> Figure | None:
+    """Return P@1 before and after tuning, by relation and LM; None if no run was scored before it."""
+    by_label: dict[str, list[tuple[float, float]]] = {}
+    for run in runs:
+        before = None if run.record.untuned is None else run.record.untuned.score("P@1")
+        after = run.score("P@1")
+        if before is not None and after is not None:
+            relation, lm = (name.removeprefix(PREFIX) for name in (run.record.spec.relation, run.record.spec.lm))
+            by_label.setdefault(f"{relation[:16]} · {lm[:8]}", []).append((after, before))
+    if not by_label:
+        return None
+    best = {label: max(pairs) for label, pairs in by_label.items()}
+    gaps = [Gap(label, after, before) for label, (after, before) in sorted(best.items())][:_GAINS]
+    better = sum(after > before for after, before in best.values())
+    mean = sum(after - before for after, before in best.values()) / len(best)
+    caption = (
+        f"Full dots: right answers in % after tuning; hollow diamonds: with the same prompts before it. Tuning helps "
+        f"in {better} of {len(best)} cases, by {signed(mean)} points on average (of several runs, the best is shown)."
+    )
+    chart = gaps_chart(gaps, first="tuned", second="hard prompts", measure="P@1 on test facts")
+    return Figure((Drawing("gains", chart),), caption)
+
+
+def curves_figure(runs: Mapping[str, Run]) -> Figure | None:
+    """Return dev P@1 while tuning, of the first few runs; None if there is no curve."""
+    curves = {name: points for name, run in runs.items() if len(points := run.record.learning_curve) > 1}
+    if not curves:
+        return None
+    more = f" The first {_CURVES} of {len(curves)} runs." if len(curves) > _CURVES else ""
+    caption = f"Right answers to dev facts in % during tuning: where a curve is flat, nothing more is learned.{more}"
+    drawings = []
+    for number, (name, points) in enumerate([*curves.items()][:_CURVES]):
+        panel = {shortened(name, 30): {"dev P@1": points}}
+        chart = panels_chart(panel, measure="dev P@1, %", trained="pairs trained on")
+        drawings.append(Drawing(f"curve-{number}", chart))
+    return Figure(tuple(drawings), caption)
 
 
 def comparison_blocks(compared: RunComparison, changed: int) -> list[Block]:
@@ -56,7 +124,7 @@ def changed_table(comparison: Comparison, most: int) -> Table:
 
 
 def _who_is_better(comparison: Comparison) -> str:
-    """What was found, for readers who are not statisticians."""
+    """Say what was found, for readers who are not statisticians."""
     found, metric = comparison.micro, METRICS[comparison.metric]
     better = found.difference if metric.higher_is_better else -found.difference
     scores = f"{metric.name} {found.a:.{metric.decimals}f} against {found.b:.{metric.decimals}f}"

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from askwell.views.to_html import page_html
 
 _DEMO = read_texts("demo.toml")
 RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_DEMO["quick"]["relations"])
-REPORT = "report.html"
+_REPORT = "report.html"
 
 
 def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, quick: bool = False) -> SweepSpec:
@@ -33,8 +33,6 @@ def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, qu
     lm_folder(lm)  # refuses an LM that does not exist
     if quick and names:
         raise BadOption("--quick chooses its own relation; leave out --quick or --relations")
-    if seed < 0:
-        raise BadOption(f"--seed {seed}: a seed cannot be negative")
     bare = [name.removeprefix(PREFIX) for name in names or (QUICK_RELATIONS if quick else RELATIONS)]
     for name in bare:
         testbed_relation(name)
@@ -55,7 +53,6 @@ class Demo:
     lm: str
     seed: int
     report: Path
-    runs: tuple[Run, ...]
     study: Study
     next_steps: tuple[tuple[str, str], ...]
     """Commands to try, each with what it does."""
@@ -66,14 +63,15 @@ class Demo:
         return [sentence for part in self.study.sets for found in part.findings for sentence in found.sentences()]
 
     def as_json(self) -> dict[str, Any]:
-        """What was found and in which runs, with all figures of the report."""
+        """Return what was found and in which runs, with all figures of the report."""
+        relations = (run.record.spec.relation.removeprefix(PREFIX) for run in self.study.runs)
         return {
             "lm": self.lm,
             "seed": self.seed,
             "report": str(self.report),
-            "relations": list(dict.fromkeys(run.record.spec.relation.removeprefix(PREFIX) for run in self.runs)),
+            "relations": list(dict.fromkeys(relations)),
             "findings": self.findings,
-            "runs": [str(run.folder) for run in self.runs],
+            "runs": [str(run.folder) for run in self.study.runs],
             **self.study.as_json(),
         }
 
@@ -81,23 +79,15 @@ class Demo:
 def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:
     """Write the report on the demo's runs, all of which are in the store, and return what it says."""
     lm, seed = sweep.lms[0].source, sweep.seeds[0]
-    runs = tuple(store.read(task.spec.id) for task in plan.runs)
-    study, steps = study_of(runs), tuple(next_steps(lm, store.folder, runs))
-    further = [Section("What to try next", (Code(steps),))]
-    relations = " ".join(name.removeprefix(PREFIX) for name in sweep.facts)
+    study = study_of([store.read(task.spec.id) for task in plan.runs])
     is_quick = sweep == demo_sweep(lm, seed=seed, quick=True)
-    page = report_page(
-        store.folder.name,
-        runs,
-        study,
-        title=_DEMO["title"].format(lm=lm),
-        lead=_DEMO["lead"],
-        made_with=f"askwell demo --lm {lm} {'--quick' if is_quick else f'--relations {relations}'} --seed {seed}",
-        further=further,
-    )
-    report = store.folder / REPORT
-    write_whole(report, page_html(page))
-    return Demo(lm, seed, report, runs, study, steps)
+    which = "--quick" if is_quick else f"--relations {' '.join(name.removeprefix(PREFIX) for name in sweep.facts)}"
+    page = report_page(study, store.folder.name, f"askwell demo --lm {lm} {which} --seed {seed}")
+    steps = tuple(next_steps(lm, store.folder, study.runs))
+    sections = (*page.sections, Section("What to try next", (Code(steps),)))
+    page = replace(page, title=_DEMO["title"].format(lm=lm), lead=_DEMO["lead"], sections=sections)
+    write_whole(store.folder / _REPORT, page_html(page))
+    return Demo(lm, seed, store.folder / _REPORT, study, steps)
 
 
 def next_steps(lm: str, out: Path, runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -179,25 +179,12 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Key:
-    """An entry of a figure's legend."""
-
-    label: str
-    role: str
-    """A role of the palette."""
-    shape: Literal["dot", "diamond"]
-
-
-@dataclass(frozen=True)
 class Figure:
     """Drawings with one caption: side by side where there is room, or one below the other and scrolled if wide."""
 
     drawings: tuple[Drawing, ...]
     caption: str
-    keys: tuple[Key, ...] = ()
     wide: bool = False
-    folded: str = ""
-    """If given, the figure is folded away behind these words."""
 
 
 Block = Paragraph | Points | Code | Figure | Table
@@ -237,14 +224,9 @@ def overview(
     rows: Sequence[Sequence[str]] = (),
     numbers: Collection[str] = (),
     notes: Iterable[str] = (),
-    *,
-    more: int = 0,
 ) -> Document:
-    """Return what to see of an object at a glance: at most ten rows of a table, and notes below it.
-
-    `more` is how many more rows there are than are given.
-    """
-    hidden = max(0, len(rows) - _MOST_ROWS) + more
+    """Return what to see of an object at a glance: at most ten rows of a table, and notes below it."""
+    hidden = max(0, len(rows) - _MOST_ROWS)
     shown = [table(headings, rows[:_MOST_ROWS], numbers=numbers, more=hidden)] if rows else []
     return Document(heading, sections=(Section("", (*shown, *map(Paragraph, notes))),))
 
@@ -257,6 +239,6 @@ def headed(rows: Iterable[T], heading: Callable[[T], str]) -> Iterator[tuple[T, 
         seen.add(heading(row))
 
 
-def one_decimal(figure: float | None) -> Cell:
+def one_decimal(figure: float | None, *, strong: bool = False) -> Cell:
     """Return a figure with one decimal, or a dash."""
-    return MISSING if figure is None else Cell(f"{figure:.1f}")
+    return MISSING if figure is None else Cell(f"{figure:.1f}", strong)

@@ -75,12 +75,12 @@ _STYLE: Any = {
 
 
 def light(role: str) -> str:
-    """The colour in which a chart draws a role."""
+    """Return the colour in which a chart draws a role."""
     return PALETTE[role].light
 
 
 def css_variables(*, dark: bool) -> str:
-    """The roles as CSS declarations."""
+    """Return the roles as CSS declarations."""
     return " ".join(f"--{role}: {colour.dark if dark else colour.light};" for role, colour in PALETTE.items())
 
 
@@ -89,7 +89,7 @@ _DRAWING = threading.RLock()
 
 @contextmanager
 def chart_style() -> Generator[None]:
-    """Our settings for matplotlib while a chart is drawn or written; other users of matplotlib keep theirs.
+    """Set our matplotlib settings while a chart is drawn or written; other users of matplotlib keep theirs.
 
     They are global to all threads, so only one thread draws at a time.
     """
@@ -101,12 +101,12 @@ def chart_style() -> Generator[None]:
 
 
 def new_figure(width: int | float, height: int | float) -> Figure:
-    """An empty figure of this size in pixels, made without pyplot, which keeps every figure in memory."""
+    """Return an empty figure of this size in pixels, made without pyplot, which keeps every figure in memory."""
     return Figure(figsize=(width / _PIXELS_AN_INCH, height / _PIXELS_AN_INCH), dpi=_PIXELS_AN_INCH)
 
 
 def place(figure: Figure, *, left: int, top: int, right: int, bottom: int) -> Axes:
-    """Axes with these margins in pixels, without tick marks."""
+    """Return axes with these margins in pixels, without tick marks."""
     width, height = figure.get_size_inches() * _PIXELS_AN_INCH
     axes = figure.add_axes(
         (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
@@ -116,19 +116,19 @@ def place(figure: Figure, *, left: int, top: int, right: int, bottom: int) -> Ax
 
 
 def heading(axes: Axes, text: str, *, size: float = 12.0) -> None:
-    """A title above the axes, flush with the labels to their left."""
+    """Put a title above the axes, flush with the labels to their left."""
     axes.set_title(text, loc="left", fontsize=size, color=light("ink"), x=-40 / axes.bbox.width, pad=9)
 
 
 def percent_axis(axes: Axes, which: Literal["x", "y"], *, sign: bool = False) -> None:
-    """Ticks of an axis from 0 to 100; `sign` puts % behind the last."""
+    """Set the ticks of an axis from 0 to 100; `sign` puts % behind the last."""
     labels = ["0", "25", "50", "75", "100 %" if sign else "100"]
     (axes.set_xticks if which == "x" else axes.set_yticks)([0, 25, 50, 75, 100], labels)
 
 
 @cache
 def text_width(text: str, size: float, weight: str = "normal") -> float:
-    """The width of a text in pixels, in the font of PDF and PNG; the fonts of most SVG viewers are narrower."""
+    """Return the width of a text in pixels, in the font of PDF and PNG; the fonts of most SVG viewers are narrower."""
     with chart_style():
         font = FontProperties(family=FONT, size=size, weight=weight)
         return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
@@ -183,7 +183,7 @@ class Chart:
 
 @cache
 def _look() -> str:
-    """The fonts of an SVG, and for each colour that it is drawn in, the one to show in dark mode."""
+    """Return the fonts of an SVG, and for each colour that it is drawn in, the one to show in dark mode."""
     dark = "".join(
         f'[style*="{part}: {colour.light}"]{{{part}:{colour.dark}!important}}'
         for colour in PALETTE.values()

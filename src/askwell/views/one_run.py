@@ -4,6 +4,7 @@ The page of a run and `askwell export` show it; the page Trust shows its middle 
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from askwell.runs.query import select_runs
 from askwell.runs.record import RunRecord
 from askwell.runs.sources import saved_mixture
 from askwell.version import VERSION
-from askwell.views.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
+from askwell.views.charts import panels_chart, reliability_chart, risk_coverage_chart
 from askwell.views.document import (
     Block,
     Cell,
@@ -40,7 +41,7 @@ from askwell.views.to_html import page_html
 from askwell.views.trust_figures import control_runs, trust_in
 from askwell.views.trust_section import trust_sentences
 from askwell.views.words import PromptWords, nearest_words
-from askwell.views.words_document import prompt_table, words_figure
+from askwell.views.words_figure import prompt_table, words_figure
 
 _ANSWERS = 12
 
@@ -115,7 +116,7 @@ def _found(run: Run) -> str:
 
 
 def _scores(run: Run) -> Section:
-    """The scores beside those before tuning and those of answers that need no knowledge, and of each label."""
+    """Return the scores beside those before tuning and those of answers that need no knowledge, and of each label."""
     record = run.record
     tuned = record.spec.baseline or ("tuned" if record.spec.training else "untuned")
     untuned = [] if record.untuned is None else [("untuned", record.untuned.score)]
@@ -123,16 +124,14 @@ def _scores(run: Run) -> Section:
     for name, control in record.controls.items():
         if control.test is not None:
             rows.append(_score_row(name, map(control.test.get, METRICS), control.description))
-    shown = table(("", *METRICS), (), numbers=METRICS)
     left_out = f"; {record.test.left_out_count} more could not be asked" if record.test.left_out_count else ""
     caption = (
         f"Means over {counted(record.test.facts, 'test fact')} ({units_of(list(METRICS))}), ranked among "
         f"{record.test.vocabulary}{left_out}. Pale rows need no knowledge of x: only a score above them is a sign."
     )
     bounds = [Paragraph(f"{record.test.bounds_text}.")] if record.test.bounds_text else []
-    return Section(
-        "Scores", (Table(caption, "", shown.groups, tuple(rows)), *bounds, *label_blocks(record.test.labels))
-    )
+    shown = replace(table(("", *METRICS), (), numbers=METRICS, caption=caption), rows=tuple(rows))
+    return Section("Scores", (shown, *bounds, *label_blocks(record.test.labels)))
 
 
 def _score_row(name: str, scores: Any, what: str = "") -> Row:
@@ -140,14 +139,8 @@ def _score_row(name: str, scores: Any, what: str = "") -> Row:
     return Row(name, cells, note=what, pale=bool(what))
 
 
-def learning_curve(record: RunRecord) -> list[tuple[float, float]]:
-    """Return dev P@1 against the pairs trained on."""
-    points = [(line.pairs, line.dev["P@1"]) for line in record.history]
-    return [(float(pairs), score) for pairs, score in points if pairs is not None and score is not None]
-
-
 def _learning(record: RunRecord) -> list[Section]:
-    points = learning_curve(record)
+    points = record.learning_curve
     if len(points) < 2:
         return []
     kept = None if record.training is None else record.training.best_pairs
@@ -157,7 +150,7 @@ def _learning(record: RunRecord) -> list[Section]:
 
 def learning_figure(points: Sequence[tuple[float, float]], note: str = "") -> Figure:
     """Return a curve of dev P@1 against pairs, of a run that is done or under way."""
-    chart = panels_chart([Panel("dev", {"P@1": points})], ["P@1"], measure="P@1, %", trained="pairs trained on")
+    chart = panels_chart({"dev": {"P@1": points}}, measure="P@1, %", trained="pairs trained on")
     caption = (
         f"Right answers to dev facts in %: {points[0][1]:.1f} at first, {points[-1][1]:.1f} after {points[-1][0]:.0f} "
         f"pairs, {max(score for _, score in points):.1f} at best. Where the curve is flat, nothing more is learned."
@@ -212,7 +205,7 @@ def _answers(run: Run) -> Table:
 
 
 def _making(record: RunRecord) -> list[Block]:
-    """The command, the settings that were chosen, and what the run was made with."""
+    """Return the command, the settings that were chosen, and what the run was made with."""
     spec, environment = record.spec, record.environment
     blocks: list[Block] = []
     if spec.baseline is None and spec.control is None and spec.training is not None:
@@ -226,9 +219,7 @@ def _making(record: RunRecord) -> list[Block]:
         for begins, (name, (value, chosen)) in zip((part, *[""] * 99), _settings(of).items(), strict=False)
     ]
     settings = table(("setting", "value"), (), caption="Settings that are not pale differ from the defaults.")
-    blocks.append(
-        Table(settings.caption, settings.corner, settings.groups, tuple(rows), folded="All settings of this run")
-    )
+    blocks.append(replace(settings, rows=tuple(rows), folded="All settings of this run"))
     made = {
         "seconds": None if environment.seconds is None else f"{environment.seconds:.0f} s",
         "threads": counted(spec.threads, "thread"),
@@ -240,7 +231,7 @@ def _making(record: RunRecord) -> list[Block]:
 
 
 def _settings(spec: BaseModel) -> dict[str, tuple[Any, bool]]:
-    """Each setting with whether it differs from its default."""
+    """Return each setting with whether it differs from its default."""
     plain = {name: field for name, field in type(spec).model_fields.items() if name != "context_scores"}
     return {name: (getattr(spec, name), getattr(spec, name) != field.default) for name, field in plain.items()}
 

@@ -1,15 +1,13 @@
 """The paper's published figures, shown beside ours, and what to bear in mind when comparing them."""
 
-import tomllib
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from statistics import fmean
-from typing import Any
 
+from askwell.views.printable import counted
 from askwell.views.study_cells import KeptRun
-from askwell.views.study_rows import Line
+from askwell.views.study_rows import Line, read_texts
 
+_PUBLISHED = read_texts("paper_figures.toml")
 _METRICS = ("P@1", "P@10", "MRR")
 _SETS = {"trex_extend": "trex_extended"}  # the name of the released folder
 _SOURCES = {"manual": "single"}
@@ -27,7 +25,7 @@ def paper_score(line: Line, kind: str, metric: str) -> float | None:
     """Return the paper's figure for a cell, if it has one for the same LM, facts and source of prompts."""
     if metric not in _METRICS or not line.is_plain:
         return None
-    found = _published()["scores"].get(_paper_set(line.fact_set), {}).get(line.lm.rpartition("/")[2], {})
+    found = _PUBLISHED["scores"].get(_paper_set(line.fact_set), {}).get(line.lm.rpartition("/")[2], {})
     figures = found.get(paper_source(line.source), {}).get(kind)
     return None if figures is None else figures[_METRICS.index(metric)]
 
@@ -36,12 +34,8 @@ def paper_effective_prompts(line: Line, figure: str) -> float | None:
     """Return the mean, std, min or max of the effective number of prompts in the paper."""
     if not line.is_plain:
         return None
-    return (
-        _published()["effective_prompts"]
-        .get(_paper_set(line.fact_set), {})
-        .get(paper_source(line.source), {})
-        .get(figure)
-    )
+    by_source = _PUBLISHED["effective_prompts"].get(_paper_set(line.fact_set), {})
+    return by_source.get(paper_source(line.source), {}).get(figure)
 
 
 def is_distinct_y(fact_set: str) -> bool:
@@ -58,17 +52,12 @@ def _paper_set(fact_set: str) -> str:
     return "distinct_y" if is_distinct_y(fact_set) else _SETS.get(fact_set, fact_set)
 
 
-@cache
-def _published() -> dict[str, Any]:
-    return tomllib.loads(files("askwell.views").joinpath("paper_figures.toml").read_text(encoding="utf-8"))
-
-
 def differences(runs: Sequence[KeptRun]) -> tuple[str, ...]:
     """Return what to bear in mind when comparing these runs with the paper's figures, as sentences."""
     told = ["Ranks: we skip other right answers for the same x; the paper ranks y among all words."]
     if any(len(run.spec.templates) > 1 for run in runs):
         told.append("Answers: tokens that spell the same word in their places count as one answer here.")
-    if left_out := sum(run.left_out for run in runs):
+    if left_out := sum(run.figures.left_out_count for run in runs):
         told.append(
             f"Facts: {left_out} of {left_out + sum(run.facts for run in runs)} facts (over all runs) could not be "
             "asked, e.g. because y is not one token of the LM, and are left out of all scores."
@@ -89,14 +78,11 @@ def _samples(runs: Sequence[KeptRun]) -> list[str]:
     found = []
     for fact_set in sorted({run.fact_set for run in runs}):
         counts = {run.spec.relation: run.record.relation.counts for run in runs if run.fact_set == fact_set}
-        ours, theirs = (
-            fmean(of.get("read", 0) for of in counts.values()),
-            _published()["pairs"].get(_paper_set(fact_set)),
-        )
+        ours = fmean(of.get("read", 0) for of in counts.values())
+        theirs = _PUBLISHED["pairs"].get(_paper_set(fact_set))
         if theirs is not None and ours < _NEARLY * theirs:
-            relations = f"{len(counts)} relation{'s' if len(counts) > 1 else ''}"
             found.append(
-                f"{fact_set} has {ours:.0f} facts per relation ({relations}) here, including train and dev, "
-                f"{theirs:.0f} in the paper"
+                f"{fact_set} has {ours:.0f} facts per relation ({counted(len(counts), 'relation')}) here, including "
+                f"train and dev, {theirs:.0f} in the paper"
             )
     return found

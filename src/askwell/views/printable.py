@@ -4,6 +4,7 @@ Names of relations and LMs, x's, templates and file names come from files that o
 of them could move a terminal's cursor or rename its window, and a bidirectional override could make a line appear to
 say something else."""
 
+import json
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -32,6 +33,11 @@ def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
     return f"{text[:kept]} […] {text[-kept:]}"
 
 
+def shortened(text: str, most: int) -> str:
+    """Return the text, or its beginning if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def for_csv(value: object) -> object:
     """Return a value for a spreadsheet: text that would be read as a formula gets an apostrophe before it."""
     if not isinstance(value, str):
@@ -42,12 +48,7 @@ def for_csv(value: object) -> object:
 
 def json_escaped(document: str) -> str:
     """Return JSON with these characters as JSON escapes: it means the same and can be shown."""
-    return _ACTING.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _utf16(match[0])), document)
-
-
-def _utf16(character: str) -> list[int]:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return [int.from_bytes(units[start : start + 2], "big") for start in range(0, len(units), 2)]
+    return _ACTING.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
 SPACE = "␣"

@@ -1,28 +1,19 @@
-"""The scores of an evaluation, of a run, or of several: tables and sentences."""
+"""Tables of answers, and of the scores of an evaluation, of a run, or of several."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_MASKED_X
-from askwell.evaluation.knowledge import KnowledgeFigures
+from askwell.answers.reply import PromptReply, Reply
 from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
-from askwell.evaluation.significance import interval_text
-from askwell.runs.several_runs import SeveralRuns
-from askwell.views.document import Block, Paragraph, Table, table
-from askwell.views.printable import NONE, counted
+from askwell.views.document import Block, Cell, Column, ColumnGroup, Paragraph, Row, Table, table
+from askwell.views.printable import NONE, counted, per_cent, visible
+from askwell.views.to_files import csv_table
 
-CONTROLS = {
-    MAJORITY: "the most frequent ys of train",
-    PRIOR: "the prompts' prior",
-    PRIOR_MASKED_X: "the prompts with x masked",
-    "random-weights": "the same tuning on an LM with random weights",
-    "random-embeddings": "the same tuning on the LM with random word vectors",
-}
-"""What each control is, in a few words."""
-
-# What is left of 80 characters beside the scores.
-_WIDTH_OF_LABELS = 40
+if TYPE_CHECKING:  # asking needs no record of runs
+    from askwell.runs.several_runs import SeveralRuns
 
 
 def score_table(evaluations: Mapping[str, EvaluationFigures | None]) -> Table:
@@ -43,7 +34,7 @@ def evaluation_blocks(evaluation: Evaluation) -> list[Block]:
     rows = {name: (int(scores["facts"]), scores) for name, scores in figures.relations.items()}
     if len(figures.relations) > 1:
         rows |= {"micro average": (figures.facts, figures.micro), "macro average": (figures.facts, figures.macro)}
-    rows["other golds kept (raw)"] = (figures.facts, figures.raw.micro)
+    rows["other golds kept (raw)"] = (figures.facts, figures.raw["micro"])
     title = f"{counted(figures.facts, f'{evaluation.split} fact')}, ranked among {evaluation.vocabulary}"
     scored = table(
         ("", "facts", *TABLE_METRICS),
@@ -58,45 +49,11 @@ def evaluation_blocks(evaluation: Evaluation) -> list[Block]:
 
 
 def label_blocks(found: LabelFigures | None) -> list[Block]:
-    """Return precision, recall and F1 of each label, and the confusion table, or its most frequent errors if that is
-    too wide."""
-    if found is None:
-        return []
-    in_columns = sum(len(label) + 6 for label in found.labels) <= _WIDTH_OF_LABELS
-    chosen = [f"→ {label}" for label in found.labels] if in_columns else ["taken for"]
-    numbers = ("facts", "precision", "recall", "F1")
-    rows = []
-    for label, row in zip(found.labels, found.confusion, strict=True):
-        scores = found.scores[label]
-        figures = (NONE if score is None else f"{score:.1f}" for score in (scores.precision, scores.recall, scores.f1))
-        wrong = ", ".join(f"{other} ({count})" for other, count in list(found.taken_for(label).items())[:3])
-        rows.append((label, str(scores.facts), *figures, *(map(str, row) if in_columns else [wrong])))
-    labels = table(("", *numbers, *chosen), rows, numbers=(*numbers, *(chosen if in_columns else ())), title="Labels")
-    return [labels, Paragraph(f"Macro F1: {found.macro_f1:.1f}.")]
+    """Return how well each label is recognised, if answers were chosen among labels."""
+    return [] if found is None else [found.table(), Paragraph(f"Macro F1: {found.macro_f1:.1f}.")]
 
 
-def control_sentences(found: KnowledgeFigures | None, corrected: float | None) -> list[str]:
-    """Return what answers that ignore x score, and the gain over the best of them."""
-    if found is None:
-        return []
-    each = ", ".join(f"{CONTROLS.get(name, name)} {scores.test:.1f}" for name, scores in found.controls.items())
-    verdict = "" if found.is_there else ", which may be chance"
-    best = CONTROLS.get(found.control, found.control)
-    lines = [
-        f"P@1 without looking at x: {each}.",
-        f"Gain over the best of them (chosen on dev: {best}): {found.gain:.1f} ({100 * found.confidence:.0f} % "
-        f"interval {interval_text(found.low, found.high, '{:.1f}'.format)}){verdict}.",
-    ]
-    if corrected is not None:
-        lines.append(
-            f"P@1 with each answer's probability divided by its prior: {corrected:.1f}. (The prior is the "
-            "prompts' average answer, regardless of x; an answer that they prefer anyway must gain more from x to rank "
-            "first.)"
-        )
-    return lines
-
-
-def spread_blocks(several: SeveralRuns) -> list[Block]:
+def spread_blocks(several: "SeveralRuns") -> list[Block]:
     """Return the mean and spread of several runs' scores, and how often their answers agree."""
     facts, left_out = ("–".join(map(str, counts)) for counts in (several.facts, several.left_out))
     asked = f"{facts} facts ({left_out} left out), ranked among {several.vocabulary}"
@@ -114,3 +71,95 @@ def spread_blocks(several: SeveralRuns) -> list[Block]:
     among = "" if right is None else f", {100 * right:.1f} % where one of the two is right"
     same = f"Two runs give the same answer to {100 * several.consistency.same:.1f} % of the x's{among}."
     return [spread, Paragraph(same)]
+
+
+_BAR = 20
+
+
+def reply_table(x: str, replies: Sequence[Reply], templates: Sequence[str]) -> Table:
+    """Return the answers to x with bars, and the most confident prompt for each."""
+    rows = []
+    for reply in replies:
+        most_confident = max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)
+        bar = Cell("█" * round(_BAR * reply.probability), mark="bar")
+        rows.append(Row(reply.y, (Cell(per_cent(reply.probability)), bar, Cell(templates[most_confident]))))
+    columns = (
+        Column("probability"),
+        Column("", number=False),
+        Column("most confident prompt", pale=True, number=False),
+    )
+    return Table("", "answer", (ColumnGroup("", columns),), tuple(rows), title=x)
+
+
+def prompt_replies_table(replies: Sequence[PromptReply], reply: Reply | None = None, most: int | None = None) -> Table:
+    """Return what each prompt answers by itself, the one with the largest weight first; with a reply of the mixture,
+    also the probability that each prompt gives to that."""
+    by_weight = sorted(replies, key=lambda one: -one.weight)
+    rows = [
+        (
+            per_cent(one.weight),
+            one.template,
+            *([] if reply is None else [per_cent(reply.by_prompt[one.number])]),
+            Cell(one.y, strong=True),
+            per_cent(one.probability),
+        )
+        for one in by_weight[:most]
+    ]
+    given = [] if reply is None else [f"gives {visible(reply.y)}"]
+    headings = ("weight", "prompt", *given, "answer by itself", "probability")
+    return table(headings, rows, numbers=("weight", *given, "probability"), more=len(by_weight) - len(rows))
+
+
+@dataclass(frozen=True)
+class BestAnswers:
+    """An x, and the best answer of each of several mixtures to it."""
+
+    x: str
+    replies: tuple[Reply | None, ...]
+    """None if x cannot be asked, for the reason in `problem`."""
+    knows: bool
+    """Whether the first mixture's answer is probable enough to be given."""
+    golds: tuple[str, ...]
+    problem: str
+
+    def is_right(self, mixture: int) -> bool:
+        """Tell whether the answer of a mixture, by its place, is right."""
+        reply = self.replies[mixture]
+        return reply is not None and reply.y in self.golds
+
+
+def best_answers_table(rows: Sequence[BestAnswers], mixtures: Sequence[str], risk: float) -> Table:
+    """Return the best answer to each x by each of the mixtures, beside the right ones."""
+    caption = (
+        "The best answer to each x with its probability. “Not known” means that it is so improbable that more than one "
+        f"in {1 / risk:.0f} such answers would be wrong."
+    )
+    if scored := [row for row in rows if row.golds]:
+        counts = [sum(row.is_right(at) for row in scored) for at in range(len(mixtures))]
+        of_each = " and ".join(f"{count} of the {name}" for count, name in zip(counts, mixtures, strict=True))
+        caption += f" Of the {len(scored)} whose right answer is on record, the best answers are right for {of_each}."
+    shown = [(row.x, *(_best(row, at) for at in range(len(mixtures))), ", ".join(row.golds) or NONE) for row in rows]
+    return table(("x", *mixtures, "right answer"), shown, caption=caption)
+
+
+def _best(row: BestAnswers, at: int) -> Cell:
+    reply = row.replies[at]
+    if reply is None:
+        return Cell(NONE, note=row.problem)
+    if at == 0 and not row.knows:
+        return Cell("not known", note=f"{visible(reply.y)}, {per_cent(reply.probability)}")
+    return Cell(visible(reply.y), mark="right" if row.is_right(at) else "", note=per_cent(reply.probability))
+
+
+def best_answers_csv(rows: Sequence[BestAnswers], kinds: Sequence[str]) -> str:
+    """Return the same as CSV; `kinds` name the columns of the mixtures."""
+    fields = ["x", *(column for kind in kinds for column in (kind, f"{kind}_probability")), "known", "gold", "problem"]
+    records = []
+    for row in rows:
+        record: dict[str, object] = {"x": row.x, "known": "yes" if row.knows else "no", "problem": row.problem}
+        record["gold"] = "; ".join(row.golds)
+        for kind, reply in zip(kinds, row.replies, strict=True):
+            record[kind] = "" if reply is None else reply.y
+            record[f"{kind}_probability"] = "" if reply is None else f"{reply.probability:.6f}"
+        records.append(record)
+    return csv_table(fields, records)

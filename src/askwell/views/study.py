@@ -1,6 +1,7 @@
 """A report: what was found in some runs, and all tables and figures that can be made from them, as one page, as one
 text, and in a folder."""
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,41 +12,45 @@ from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.version import VERSION
 from askwell.views.document import Document, Drawing, Figure, Points, Section, Table, without_empty_columns
-from askwell.views.findings import LMFindings, findings_of
-from askwell.views.findings_shown import TOLD_KEYS, found_blocks, some_answers, told_figures
-from askwell.views.label_tables import label_tables
+from askwell.views.findings import (
+    LMFindings,
+    finding_points,
+    findings_of,
+    relation_tables,
+    some_answers,
+    told_drawings,
+)
 from askwell.views.paper_figures import differences
-from askwell.views.score_tables import ablation_table, arrows_table, baselines_table, main_table, other_table
 from askwell.views.study_cells import ARROWS, DEEP, SOFT, kept_runs
-from askwell.views.study_figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
+from askwell.views.study_figures import chosen_runs, curve_drawing, prompt_drawings, score_drawing
 from askwell.views.study_rows import FIELDS, Line, StudyTable, lines_of, same_facts
+from askwell.views.study_tables import tables_of
 from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import CellTrust, ControlRuns, control_runs, trust_in
 from askwell.views.trust_section import parts_table, trust_figures, trust_sentences, trust_table
-from askwell.views.weight_tables import dependence_table, effective_table
 
 
 @dataclass(frozen=True)
 class FactSetStudy:
-    """The tables and figures of one set of facts, in the order in which they are read."""
+    """The tables and figures of one set of facts."""
 
     fact_set: str
     findings: tuple[LMFindings, ...]
     """What was found, for each LM."""
-    told: tuple[StudyFigure, ...]
+    told: tuple[Drawing, ...]
     """P@1 on told and on withheld facts, for each LM of which these are known."""
     tables: tuple[StudyTable, ...]
-    scores: StudyFigure | None
+    scores: Drawing | None
     """P@1 of all prompts, untuned and tuned."""
-    figures: tuple[StudyFigure, ...]
+    curves: Drawing | None
     beside_the_paper: tuple[str, ...]
     """How our figures are defined differently from the paper's; empty if none of the paper's is shown."""
     trust: tuple[CellTrust, ...]
     """How far the score of every tuned cell can be trusted."""
     trust_tables: tuple[StudyTable, ...]
     """The table of these, and their scores in parts."""
-    trust_charts: tuple[StudyFigure, ...]
+    trust_charts: tuple[Drawing, ...]
 
     @property
     def filled_tables(self) -> list[StudyTable]:
@@ -55,13 +60,39 @@ class FactSetStudy:
         unfilled |= set() if kinds & {SOFT, DEEP} else {"main"}
         return [made for made in self.tables if made.kind not in unfilled]
 
+    @property
+    def sections(self) -> list[Section]:
+        """What comes after what was found."""
+        # A sentence that several captions share is in the first of them.
+        said = "" if self.scores is None else self.scores.note
+
+        def shown(made: StudyTable) -> Table:
+            nonlocal said
+            caption = " ".join(sentence for sentence in made.caption if sentence not in said)
+            said += caption
+            return replace(without_empty_columns(made.table), caption=caption)
+
+        sections = [Section(made.title, (shown(made),)) for made in self.filled_tables]
+        if self.beside_the_paper:
+            heading = f"{self.fact_set}: what to bear in mind when comparing with the paper's figures"
+            sections.append(Section(heading, (Points(self.beside_the_paper),)))
+        sections += [] if self.curves is None else [Section(self.curves.heading, (_figure(self.curves),))]
+        sections += some_answers(self.findings)
+        if self.trust_tables:
+            believe, *further = self.trust_tables
+            explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in self.trust]
+            sections.append(Section(believe.title, (shown(believe), *explained, Figure(self.trust_charts, ""))))
+            sections += [Section(made.title, (shown(made),)) for made in further]
+        return sections
+
 
 @dataclass(frozen=True)
 class Study:
-    """What a report shows."""
+    """What a report shows of some runs."""
 
+    runs: tuple[Run, ...]
     sets: tuple[FactSetStudy, ...]
-    prompts: tuple[StudyFigure, ...]
+    prompts: tuple[Drawing, ...]
     """Tuned mixtures in words."""
     problems: tuple[str, ...]
     """What could not be drawn, and why."""
@@ -72,20 +103,48 @@ class Study:
         return [table for part in self.sets for table in (*part.tables, *part.trust_tables)]
 
     @property
-    def figures(self) -> list[StudyFigure]:
+    def drawings(self) -> list[Drawing]:
         """All figures."""
-        scores = [part.scores for part in self.sets if part.scores is not None]
-        of_sets = (figure for part in self.sets for figure in (*part.figures, *part.trust_charts, *part.told))
-        return [*scores, *of_sets, *self.prompts]
+        scores = [part.scores for part in self.sets]
+        others = (one for part in self.sets for one in (part.curves, *part.trust_charts, *part.told))
+        return [drawing for drawing in (*scores, *others, *self.prompts) if drawing is not None]
 
     def as_json(self) -> dict[str, Any]:
-        """All figures of all tables."""
+        """Return all figures of all tables."""
         return {
             "tables": {table.name: table.as_json() for table in self.tables},
             "believe": [cell.as_json() for part in self.sets for cell in part.trust],
             "beside_the_paper": {part.fact_set: list(part.beside_the_paper) for part in self.sets},
             "problems": list(self.problems),
         }
+
+    @property
+    def sections(self) -> list[Section]:
+        """The sections of the page and of the text, in order: first what was found."""
+        sections = []
+        for part in self.sets:
+            heading = f"{part.fact_set}: what was found" if len(self.sets) > 1 else "What was found"
+            headlines, *details = finding_points(part.findings)
+            charts = [] if part.scores is None else [_figure(part.scores)]
+            if part.told:
+                drawings = tuple(replace(drawing, note="") for drawing in part.told)
+                charts.insert(0, Figure(drawings, part.told[0].note))
+            blocks = (headlines, *charts[:1], *details, *relation_tables(part.findings), *charts[1:])
+            sections.append(Section(heading, blocks))
+        sections += [section for part in self.sets for section in part.sections]
+        if self.prompts:
+            sections.append(Section("What the soft prompts look like", tuple(map(_figure, self.prompts))))
+        if self.problems:
+            sections.append(Section("What could not be drawn", (Points(self.problems),)))
+        return sections
+
+
+_NARROW = 480
+
+
+def _figure(drawing: Drawing) -> Figure:
+    """Return a drawing that stands under its own heading; a small one is not blown up."""
+    return Figure((replace(drawing, heading="", note=""),), drawing.note, wide=drawing.chart.size[0] > _NARROW)
 
 
 def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
@@ -95,65 +154,41 @@ def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
     controls of the others, and appear in no table themselves.
     """
     lines, controls = lines_of(kept_runs(runs)), control_runs(runs)
-    figures, problems = prompt_figures(chosen_runs(lines, drawn)) if drawn else ([], [])
-    by_set: dict[str, list[Line]] = {}
+    drawings, problems = prompt_drawings(chosen_runs(lines, drawn))
+    by_set: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
-        by_set.setdefault(line.fact_set, []).append(line)
-    studies = [_of_set(fact_set, of_set, controls) for fact_set, of_set in by_set.items()]
-    return Study(tuple(studies), tuple(figures), tuple(problems))
+        by_set[line.fact_set].append(line)
+    sets = tuple(_of_set(fact_set, of_set, controls) for fact_set, of_set in by_set.items())
+    return Study(tuple(runs), sets, tuple(drawings), tuple(problems))
 
 
 def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> FactSetStudy:
     arrows = same_facts(lines, ARROWS)
-    several = any(len(group.relations) > 1 for line in arrows for group in line.groups.values())
-    made = [
-        main_table(arrows, fact_set, "micro") if arrows else None,
-        arrows_table(arrows, fact_set) if arrows else None,
-        main_table(arrows, fact_set, "macro") if several else None,
-        baselines_table(lines, fact_set),
-        ablation_table(lines, fact_set),
-        effective_table(lines, fact_set),
-        dependence_table(lines, fact_set),
-        other_table(lines, fact_set),
-        *label_tables(lines, fact_set),
-    ]
-    tables = [table for table in made if table is not None]
-    curves = curve_figure(lines, fact_set)
+    tables, cells = tables_of(lines, arrows, fact_set), trust_in(lines, controls)
+    findings = findings_of(same_facts(lines), cells)
     beside: tuple[str, ...] = ()
     if any(record["paper"] is not None for table in tables for record in table.records):
         runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
         beside = differences(list(runs.values()))
-    cells = trust_in(lines, controls)
-    findings = findings_of(same_facts(lines), cells)
     return FactSetStudy(
-        fact_set,
-        tuple(findings),
-        tuple(told_figures(fact_set, findings)),
-        tuple(tables),
-        score_figure(arrows, fact_set) if arrows else None,
-        () if curves is None else (curves,),
-        beside,
-        tuple(cells),
-        (trust_table(cells, fact_set), parts_table(cells, fact_set)) if cells else (),
-        tuple(trust_figures(cells, fact_set)) if cells else (),
+        fact_set=fact_set,
+        findings=tuple(findings),
+        told=tuple(told_drawings(fact_set, findings)),
+        tables=tuple(tables),
+        scores=score_drawing(arrows, fact_set) if arrows else None,
+        curves=curve_drawing(lines, fact_set),
+        beside_the_paper=beside,
+        trust=tuple(cells),
+        trust_tables=(trust_table(cells, fact_set), parts_table(cells, fact_set)) if cells else (),
+        trust_charts=tuple(trust_figures(cells, fact_set)) if cells else (),
     )
 
 
-def report_page(
-    name: str,
-    runs: Sequence[Run],
-    study: Study,
-    *,
-    title: str = "",
-    lead: str = "",
-    made_with: str = "",
-    further: Sequence[Section] = (),
-) -> Document:
-    """Return the page of a study of the runs in a folder of that name; `further` sections come last."""
-    specs = [run.record.spec for run in runs if run.record.spec.control is None]
+def report_page(study: Study, name: str, made_with: str = "") -> Document:
+    """Return the page of a study of the runs in a folder of that name, which a command made."""
+    specs = [run.record.spec for run in study.runs if run.record.spec.control is None]
     return Document(
-        title=title or f"What the runs of {name} found",
-        lead=lead,
+        title=f"What the runs of {name} found",
         about=(
             ("Folder", name),
             ("Runs", str(len(specs))),
@@ -161,7 +196,7 @@ def report_page(
             ("Facts", ", ".join(part.fact_set for part in study.sets)),
             ("Seeds", ", ".join(map(str, sorted({spec.seed for spec in specs})))),
         ),
-        sections=(*sections_of(study), *further),
+        sections=tuple(study.sections),
         foot="A dash means that there was no run; runs that differ in more than relation and seed never share a cell. "
         f"Made by askwell {VERSION} with: {made_with or f'askwell report {name}'}",
     )
@@ -169,7 +204,7 @@ def report_page(
 
 def report_markdown(study: Study) -> str:
     """Return the study as Markdown; it refers to the drawings in the folder figures."""
-    return "\n".join(["# Report\n", *map(markdown_section, sections_of(study))])
+    return "\n".join(["# Report\n", *map(markdown_section, study.sections)])
 
 
 def report_latex(study: Study) -> str:
@@ -184,104 +219,10 @@ def report_latex(study: Study) -> str:
     return "\n".join(parts)
 
 
-def sections_of(study: Study) -> list[Section]:
-    """Return the sections of the page and of the text, in order: first what was found."""
-    sections = [
-        Section(
-            f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found",
-            tuple(found_blocks(part.findings, _found_figures(part))),
-        )
-        for part in study.sets
-    ]
-    sections += [section for part in study.sets for section in _of_facts(part)]
-    if study.prompts:
-        sections.append(Section("What the soft prompts look like", tuple(map(_figure, study.prompts))))
-    if study.problems:
-        sections.append(Section("What could not be drawn", (Points(study.problems),)))
-    return sections
-
-
-def _found_figures(part: FactSetStudy) -> list[Figure]:
-    told = tuple(Drawing(figure.name, figure.chart, figure.title) for figure in part.told)
-    shown = [Figure(told, " ".join(part.told[0].caption), TOLD_KEYS)] if told else []
-    return [*shown, *([] if part.scores is None else [_figure(part.scores)])]
-
-
-def _of_facts(part: FactSetStudy) -> list[Section]:
-    # A sentence that several captions share is in the first of them.
-    said = set() if part.scores is None else {*part.scores.caption}
-
-    def shown(made: StudyTable) -> Table:
-        caption = " ".join(sentence for sentence in made.caption if sentence not in said)
-        said.update(made.caption)
-        return replace(without_empty_columns(made.table), caption=caption)
-
-    sections = [Section(made.title, (shown(made),)) for made in part.filled_tables]
-    if part.beside_the_paper:
-        heading = f"{part.fact_set}: what to bear in mind when comparing with the paper's figures"
-        sections.append(Section(heading, (Points(part.beside_the_paper),)))
-    sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
-    sections += some_answers(part.findings)
-    if part.trust_tables:
-        believe, *further = part.trust_tables
-        explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in part.trust]
-        charts = [
-            Drawing(figure.name, figure.chart, figure.title, " ".join(figure.caption)) for figure in part.trust_charts
-        ]
-        sections.append(Section(believe.title, (shown(believe), *explained, Figure(tuple(charts), ""))))
-        sections += [Section(made.title, (shown(made),)) for made in further]
-    return sections
-
-
-_NARROW = 480
-
-
-def _figure(figure: StudyFigure) -> Figure:
-    is_wide = bool(figure.chart.figure.bbox.width > _NARROW)  # a small chart is not blown up
-    return Figure((Drawing(figure.name, figure.chart),), " ".join(figure.caption), wide=is_wide)
-
-
 ReportFormat = Literal["markdown", "latex", "csv", "html"]
 FORMATS: tuple[ReportFormat, ...] = ("markdown", "latex", "csv", "html")
 _WRITTEN = ".written-by-askwell"
 """Lists the files of the report in the folder."""
-
-
-def write_report(study: Study, page: Document, folder: Path, formats: Collection[ReportFormat] = FORMATS) -> list[Path]:
-    """Writes the formats, and all figures as SVG and PDF; returns the paths of what was written."""
-    contents: dict[str, str | bytes] = {}
-    if "markdown" in formats:
-        contents["report.md"] = report_markdown(study)
-    if "latex" in formats:
-        contents["report.tex"] = report_latex(study)
-    if "html" in formats:
-        contents["report.html"] = page_html(page)
-    if "csv" in formats:
-        contents |= {f"tables/{table.name}.csv": csv_table(FIELDS, table.records) for table in study.tables}
-    for figure in study.figures:
-        contents[f"figures/{figure.name}.svg"] = figure.chart.svg()
-        contents[f"figures/{figure.name}.pdf"] = figure.chart.pdf()
-    write_all({folder / name: content for name, content in contents.items()})
-    _remove_old_files(folder, contents)
-    write_whole(folder / _WRITTEN, "".join(f"{name}\n" for name in sorted(contents)))
-    return [folder / name for name in contents]
-
-
-@dataclass(frozen=True)
-class Report:
-    """A report that was written."""
-
-    source: Path
-    """Where its runs are."""
-    runs: tuple[Run, ...]
-    study: Study
-    folder: Path
-    files: tuple[Path, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """What was written, and all figures of all tables, as plain JSON."""
-        files = [str(path) for path in self.files]
-        return {"store": str(self.source), "runs": len(self.runs), "files": files, **self.study.as_json()}
 
 
 def make_report(
@@ -291,16 +232,34 @@ def make_report(
     where: str | None = None,
     formats: Collection[ReportFormat] = FORMATS,
     drawn: int = 4,
-) -> Report:
-    """Writes the report on the runs at a path into a folder; see `study_of`."""
-    runs = select_runs(source, where)
-    study = study_of(runs, drawn=drawn)
-    written = write_report(study, report_page(source.resolve().name, runs, study), folder, formats)
-    return Report(source, tuple(runs), study, folder, tuple(written))
+) -> tuple[Study, list[Path]]:
+    """Write the report on the runs at a path into a folder; return what it shows and its files. See `study_of`."""
+    study = study_of(select_runs(source, where), drawn=drawn)
+    return study, write_report(study, source.resolve().name, folder, formats)
+
+
+def write_report(study: Study, name: str, folder: Path, formats: Collection[ReportFormat] = FORMATS) -> list[Path]:
+    """Write the formats, and all figures as SVG and PDF; return the paths of what was written."""
+    contents: dict[str, str | bytes] = {}
+    if "markdown" in formats:
+        contents["report.md"] = report_markdown(study)
+    if "latex" in formats:
+        contents["report.tex"] = report_latex(study)
+    if "html" in formats:
+        contents["report.html"] = page_html(report_page(study, name))
+    if "csv" in formats:
+        contents |= {f"tables/{table.name}.csv": csv_table(FIELDS, table.records) for table in study.tables}
+    for drawing in study.drawings:
+        contents[f"figures/{drawing.name}.svg"] = drawing.chart.svg()
+        contents[f"figures/{drawing.name}.pdf"] = drawing.chart.pdf()
+    write_all({folder / name: content for name, content in contents.items()})
+    _remove_old_files(folder, contents)
+    write_whole(folder / _WRITTEN, "".join(f"{name}\n" for name in sorted(contents)))
+    return [folder / name for name in contents]
 
 
 def _remove_old_files(folder: Path, but: Collection[str]) -> None:
-    """Removes files of an earlier report, and nothing else: an old table beside new ones would be misleading."""
+    """Remove files of an earlier report, and nothing else: an old table beside new ones would be misleading."""
     if (folder / _WRITTEN).is_file():
         for name in (folder / _WRITTEN).read_text(encoding="utf-8").splitlines():
             if name not in but and not Path(name).is_absolute() and ".." not in Path(name).parts:

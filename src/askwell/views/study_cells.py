@@ -5,8 +5,9 @@ The kind of a run follows from its spec, whatever its setting is called.
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
@@ -44,38 +45,13 @@ _IN_THE_ROW = {"deep", "weighting", "initial", "copies", "combine", "weights", "
 
 
 def fact_set_of(relation: str) -> str:
-    """The set of a relation: what precedes the ':' or '/' of its name."""
+    """Return the set of a relation: what precedes the ':' or '/' of its name."""
     first, *rest = re.split(r"[:/]", relation, maxsplit=1)
     return first if rest and first else NO_SET
 
 
-@dataclass(frozen=True)
-class RunKind:
-    """What was tuned, and what else distinguishes a run from the plain kind."""
-
-    tuned: str
-    """One of KINDS, or a description of what was tuned in a deep mixture."""
-    extras: tuple[str, ...] = ()
-    """EM, data-dependent, 3 copies, …: each makes a separate row."""
-
-
-def kind_of(spec: RunSpec) -> RunKind:
-    """The kind of a run."""
-    mixture, training = spec.mixture, spec.training
-    extras = {
-        EM: training is not None and training.method == "em",
-        mixture.weighting: mixture.weighting != STATIC,
-        PRODUCT: mixture.combine == "product",
-        PUBLISHED: mixture.weights == "file",
-        f"{mixture.copies} copies": mixture.copies > 1,
-        "lead-in": mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN),
-        f"prefix of {mixture.prefix}": mixture.prefix > 0,
-        f"{mixture.shots} shots": bool(mixture.shots),
-    }
-    return RunKind(_tuned(spec), tuple(name for name, applies in extras.items() if applies))
-
-
-def _tuned(spec: RunSpec) -> str:
+def kind_of(spec: RunSpec) -> str:
+    """Return what was tuned: one of KINDS, or a description of what was tuned in a deep mixture."""
     training, deep = spec.training, spec.mixture.deep
     if training is None:
         return INIT
@@ -88,20 +64,35 @@ def _tuned(spec: RunSpec) -> str:
     return (_DEEP if deep else _SHALLOW).get(tuned) or f"deep, {' and '.join(tuned) or 'nothing'} tuned"
 
 
-def place_of(tuned: str) -> tuple[int, str]:
-    """Sorts kinds into the order of tables."""
-    return KINDS.index(tuned) if tuned in KINDS else len(KINDS), tuned
+def extras_of(spec: RunSpec) -> tuple[str, ...]:
+    """Return what distinguishes a run from plain ones of its kind, which have other rows: EM, data-dependent, …"""
+    mixture, training = spec.mixture, spec.training
+    extras = {
+        EM: training is not None and training.method == "em",
+        mixture.weighting: mixture.weighting != STATIC,
+        PRODUCT: mixture.combine == "product",
+        PUBLISHED: mixture.weights == "file",
+        f"{mixture.copies} copies": mixture.copies > 1,
+        "lead-in": mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN),
+        f"prefix of {mixture.prefix}": mixture.prefix > 0,
+        f"{mixture.shots} shots": bool(mixture.shots),
+    }
+    return tuple(name for name, applies in extras.items() if applies)
+
+
+def place_of(kind: str) -> tuple[int, str]:
+    """Return the place of a kind in the order of tables, to sort by."""
+    return KINDS.index(kind) if kind in KINDS else len(KINDS), kind
 
 
 def source_of(spec: RunSpec) -> str:
-    """The name of the prompts; it says if the vectors were initialised at random, so that only their positions come
-    from the prompts."""
+    """Return the name of the prompts; where vectors began at random, only their positions come from the prompts."""
     initial = spec.mixture.initial
     return spec.prompts if initial == "words" else f"{initial} ({spec.prompts})"
 
 
 def how_of(spec: RunSpec) -> dict[str, Any]:
-    """All choices of a run that its kind, row and seed do not show."""
+    """Return all choices of a run that its kind, row and seed do not show."""
     return {
         **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW),
         **({} if spec.training is None else spec.training.model_dump(mode="json", exclude=_IN_THE_KIND)),
@@ -115,6 +106,8 @@ class KeptRun(Run):
 
     fact_set: str
     """The set of its relation."""
+    is_before: bool = False
+    """Whether it stands for its prompts before they were tuned."""
 
     @property
     def spec(self) -> RunSpec:
@@ -124,51 +117,17 @@ class KeptRun(Run):
     @property
     def figures(self) -> EvaluationFigures:
         """Its figures on test facts."""
-        return self.record.test
+        untuned = self.record.untuned if self.is_before else None
+        return self.record.test if untuned is None else untuned
 
     @property
     def facts(self) -> int:
         """Test facts that were asked."""
         return self.figures.facts
 
-    @property
-    def left_out(self) -> int:
-        """Test facts that could not be asked."""
-        return self.figures.left_out_count
-
     def score(self, metric: str) -> float:
-        """The test score; a log-loss can be infinite."""
-        score = super().score(metric)
-        return math.inf if score is None else score
-
-    @property
-    def entropy(self) -> float | None:
-        """The entropy of its weights in bits; if they depend on x, the mean over x, None if that was not measured."""
-        if self.spec.mixture.weighting == STATIC:
-            return math.log2(self.record.effective_prompts)
-        return self.record.mean_entropy_over_x
-
-    @property
-    def curve(self) -> list[tuple[float, float]]:
-        """Dev P@1 by the number of pairs trained on."""
-        return [
-            (float(line.pairs), float(line.dev["P@1"]))
-            for line in self.record.history
-            if line.pairs is not None and line.dev["P@1"] is not None
-        ]
-
-
-class RunBeforeTuning(KeptRun):
-    """A tuned run as it was before: with the scores of its prompts before they were tuned."""
-
-    @property
-    def figures(self) -> EvaluationFigures:
-        """Its figures on test facts before tuning."""
-        return self.record.test if self.record.untuned is None else self.record.untuned
-
-    def score(self, metric: str) -> float:
-        """Return the test score before tuning; a log-loss can be infinite."""
-        score = self.figures.score(metric)
+        """Return the test score; a log-loss can be infinite."""
+        score = self.figures.score(metric) if self.is_before else super().score(metric)
         return math.inf if score is None else score
 
 
@@ -213,9 +172,9 @@ class RunGroup:
     @cached_property
     def by_relation(self) -> Mapping[str, Mapping[int, KeptRun]]:
         """The runs by relation and seed."""
-        runs: dict[str, dict[int, KeptRun]] = {}
+        runs: dict[str, dict[int, KeptRun]] = defaultdict(dict)
         for run in sorted(self.runs, key=lambda run: (run.spec.relation, run.spec.seed)):
-            runs.setdefault(run.spec.relation, {})[run.spec.seed] = run
+            runs[run.spec.relation][run.spec.seed] = run
         return runs
 
     @property
@@ -241,46 +200,40 @@ class RunGroup:
     @property
     def left_out(self) -> int:
         """Test facts that could not be asked, over all relations."""
-        return sum(run.left_out for run in self.firsts)
+        return sum(run.figures.left_out_count for run in self.firsts)
 
     def score(self, metric: str, average: Average = "micro") -> Score:
-        """The mean over facts (micro) or of the relations' means (macro); a relation counts by its mean over seeds."""
-        facts = [run.facts for run in self.firsts]
+        """Return the mean over facts (micro) or of the relations' means (macro), each relation's over its seeds."""
+        weights = None if average == "macro" else [run.facts for run in self.firsts]
         of_relations = [fmean(run.score(metric) for run in runs.values()) for runs in self.by_relation.values()]
         of_seeds = [
-            _averaged([runs[seed].score(metric) for runs in self.by_relation.values()], facts, average)
-            for seed in self.seeds
+            fmean([runs[seed].score(metric) for runs in self.by_relation.values()], weights) for seed in self.seeds
         ]
         deviation = stdev(of_seeds) if len(of_seeds) > 1 else None
-        return Score(metric, _averaged(of_relations, facts, average), deviation, len(of_seeds))
+        return Score(metric, fmean(of_relations, weights), deviation, len(of_seeds))
 
     @property
     def before(self) -> "RunGroup | None":
         """The same runs before tuning, if all of them were scored then; of seeds that make no difference, the first."""
         if any(run.record.untuned is None for run in self.runs):
             return None
-        before = [RunBeforeTuning(run.folder, run.record, run.fact_set) for run in self.runs]
-        group = RunGroup(tuple(before))
+        group = RunGroup(tuple(replace(run, is_before=True) for run in self.runs))
         if all(len({run.score("P@1") for run in of.values()}) == 1 for of in group.by_relation.values()):
             return RunGroup(tuple(group.firsts))
         return group
 
     def among(self, relations: Collection[str]) -> "RunGroup":
-        """The runs of these relations."""
+        """Return the runs of these relations."""
         return RunGroup(tuple(run for run in self.runs if run.spec.relation in relations))
 
     @cached_property
     def outcomes(self) -> dict[int, list[Outcome]]:
         """The outcome of each test fact, by seed."""
-        found: dict[int, list[Outcome]] = {}
+        found: dict[int, list[Outcome]] = defaultdict(list)
         for runs in self.by_relation.values():
             for seed, run in runs.items():
-                found.setdefault(seed, []).extend(run.test)
+                found[seed] += run.test
         return found
-
-
-def _averaged(scores: Sequence[float], facts: Sequence[int], average: Average) -> float:
-    return fmean(scores, weights=None if average == "macro" else facts)
 
 
 @dataclass(frozen=True)
@@ -290,35 +243,30 @@ class Step:
     gain: float
     p: float | None
     """None where the outcomes of single facts are not known."""
-    facts: int
-    """Pairs of outcomes, each fact as often as it was asked."""
 
 
 def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> Step | None:
-    """The step between two cells, all relations together; None if they have no relation or no seed in common.
+    """Return the step between two cells, all relations together; None if they share no relation or no seed.
 
     It is the micro difference of `compare`, without the intervals, which take long on many facts.
     """
     if before is None or after is None or not {*before.relations} & {*after.relations}:
         return None
-    if isinstance(before.runs[0], RunBeforeTuning):  # there are no outcomes of single facts
-        scores = [group.score(metric).mean for group in (before, after)]
-        return Step(scores[1] - scores[0], None, after.facts)
+    if before.runs[0].is_before:  # there are no outcomes of single facts
+        return Step(after.score(metric).mean - before.score(metric).mean, None)
     a, b = _by_seed(after), _by_seed(before)
     if isinstance(a, dict) and isinstance(b, dict) and not a.keys() & b.keys():
         return None
-    value = METRICS[metric].value
-    pairs = pair_outcomes(a, b).pairs
-    differences: dict[tuple[str, ...], list[float]] = {}
+    value, pairs = METRICS[metric].value, pair_outcomes(a, b).pairs
+    differences: dict[tuple[str, ...], float] = defaultdict(float)
     for pair in pairs:
-        differences.setdefault(pair.fact, []).append(value(pair.a) - value(pair.b))
-    sums = np.array([sum(of_fact) for of_fact in differences.values()])
+        differences[pair.unit("fact")] += value(pair.a) - value(pair.b)
+    sums = np.array([*differences.values()])
     sums[np.abs(sums) < 1e-12] = 0.0  # seeds that cancel out except for the last bits
-    test = permutation_test(sums)
-    return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), test.p, len(pairs))
+    return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), permutation_test(sums).p)
 
 
 def _by_seed(group: RunGroup) -> Outcomes:
-    """A group's outcomes by seed; a group with one seed is compared with every seed of the other."""
+    """Return a group's outcomes by seed; a group with one seed is compared with every seed of the other."""
     found = group.outcomes
     return found if len(found) > 1 else next(iter(found.values()))

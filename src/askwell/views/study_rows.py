@@ -5,19 +5,18 @@ relation and seed never share a cell: what the kinds do not distinguish gets its
 what differs.
 """
 
-import hashlib
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
 from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
 from askwell.views.document import MISSING, Cell, ColumnGroup, Document, Row, Section, Table, one_decimal
-from askwell.views.printable import visible
-from askwell.views.shown import ShowsItself
-from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, how_of, kind_of, place_of, source_of
+from askwell.views.printable import counted, visible
+from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, extras_of, how_of, kind_of, place_of, source_of
+from askwell.views.to_text import ShowsItself
 
 
 def read_texts(name: str) -> dict[str, Any]:
@@ -31,7 +30,6 @@ _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
 _ANSWERS = {"one-token": "one-token answers", "any-length": "answers of any length"}
 """What rows say where a report has both."""
 _NAMED_RELATIONS = 3
-_RunsByKind = dict[str, list[KeptRun]]
 
 
 @dataclass(frozen=True)
@@ -67,51 +65,79 @@ class Line:
         """Whether its source alone identifies it."""
         return not self.extras and not self.apart
 
+    def part(self, apart: str, groups: Mapping[str, RunGroup]) -> "Line":
+        """Return a row of these groups alone, and what sets it apart from the others of this row."""
+        return replace(self, apart="; ".join(filter(None, (self.apart, apart))), groups=groups)
+
 
 def lines_of(runs: Sequence[KeptRun]) -> list[Line]:
-    """All rows, by set of facts, LM and source."""
-    rows: dict[Line, _RunsByKind] = defaultdict(lambda: defaultdict(list))
-    row_of = _row_finder(runs)
-    for run in runs:
-        rows[row_of(run)][kind_of(run.spec).tuned].append(run)
-    found = []
+    """Return all rows, by set of facts, LM and source."""
+    rows: dict[Line, list[KeptRun]] = defaultdict(list)
+    for run, row in zip(runs, _rows_of(runs), strict=True):
+        rows[row].append(run)
+    lines = []
     for row in sorted(rows, key=_place):
-        kinds = rows[row]
         # How a row is trained does not affect what it starts from.
-        plain = rows.get(replace(row, extras=tuple(extra for extra in row.extras if extra != EM)), {})
-        untuned = _split({INIT: kinds.get(INIT) or plain.get(INIT, [])})
-        tuned = _split({kind: runs for kind, runs in kinds.items() if kind != INIT})
-        common = next(iter(untuned.values())) if len(untuned) == 1 else {}
-        for apart, groups in (tuned or ({"": {}} if common else {})).items():
-            found.append(_line(row, apart, {**common, **groups}))
-        if len(untuned) > 1:
-            found += [_line(row, apart, groups) for apart, groups in untuned.items()]
-    return found
+        plain = replace(row, extras=tuple(extra for extra in row.extras if extra != EM))
+        untuned = _split(_untuned(rows[row]) or _untuned(rows.get(plain, [])))
+        tuned = _split([run for run in rows[row] if run.spec.training is not None])
+        if len(untuned) == 1:
+            (start,) = untuned.values()
+            parts = [(apart, start + of_part) for apart, of_part in (tuned or {"": []}).items()]
+        else:
+            parts = [*tuned.items(), *untuned.items()]
+        lines += [row.part(apart, _by_kind(of_part)) for apart, of_part in parts]
+    return lines
 
 
-def _line(row: Line, apart: str, groups: _RunsByKind) -> Line:
-    named = "; ".join(part for part in (row.apart, apart) if part)
-    return replace(row, apart=named, groups={kind: RunGroup(tuple(runs)) for kind, runs in groups.items()})
+def _untuned(runs: Iterable[KeptRun]) -> list[KeptRun]:
+    return [run for run in runs if run.spec.training is None]
+
+
+def _by_kind(runs: Iterable[KeptRun]) -> dict[str, RunGroup]:
+    kinds = defaultdict(list)
+    for run in runs:
+        kinds[kind_of(run.spec)].append(run)
+    return {kind: RunGroup(tuple(kinds[kind])) for kind in sorted(kinds, key=place_of)}
+
+
+def _split(runs: Sequence[KeptRun]) -> dict[str, list[KeptRun]]:
+    """Return the runs in parts, each done in one way, under names: the settings of a part, and where that is not enough
+    the choices in which it differs from the others. Runs need no name if all of a kind were done in the same way."""
+    choices = [frozenset(how_of(run.spec).items()) for run in runs]
+    kinds = [kind_of(run.spec) for run in runs]
+    cells = {(run.spec.relation, run.spec.seed, *done) for run, *done in zip(runs, kinds, choices, strict=True)}
+    is_repeated = len(cells) < len(runs)  # the same run under several settings
+    if not is_repeated and len({*zip(kinds, choices, strict=True)}) == len({*kinds}):
+        return {"": [*runs]} if runs else {}
+    parts: dict[tuple[frozenset[tuple[str, Any]], str], list[KeptRun]] = defaultdict(list)
+    for run, chosen in zip(runs, choices, strict=True):
+        parts[chosen, run.spec.setting if is_repeated else ""].append(run)
+    settings = {part: " / ".join(sorted({run.spec.setting for run in of_part})) for part, of_part in parts.items()}
+    counts, common = Counter(settings.values()), frozenset.intersection(*choices)
+    named = {}
+    for (chosen, setting), of_part in parts.items():
+        name = settings[chosen, setting]
+        if counts[name] > 1:
+            different = (f"{choice} {value}" for choice, value in sorted(chosen - common) if value is not None)
+            name = f"{name}: {', '.join(different)}"
+        named[name] = of_part
+    return dict(sorted(named.items()))
 
 
 def same_facts(lines: Iterable[Line], kinds: Sequence[str] | None = None) -> list[Line]:
     """Return the rows with these kinds alone, all figures of a row on the same facts: where some kinds lack relations
     that others have, a row becomes several."""
-    return [part for line in lines for part in _by_relations(line, kinds)]
-
-
-def _by_relations(line: Line, kinds: Sequence[str] | None) -> list[Line]:
-    groups = {kind: group for kind, group in line.groups.items() if kinds is None or kind in kinds}
-    relations = dict.fromkeys(relation for group in groups.values() for relation in group.relations)
-    kinds_of = {
-        relation: tuple(kind for kind in groups if relation in groups[kind].relations) for relation in relations
-    }
     rows = []
-    for own_kinds in dict.fromkeys(kinds_of.values()):
-        own = [relation for relation, of in kinds_of.items() if of == own_kinds]
-        which = "" if len(own) == len(kinds_of) else relations_text(own)
-        apart = "; ".join(part for part in (line.apart, which) if part)
-        rows.append(replace(line, apart=apart, groups={kind: groups[kind].among(own) for kind in own_kinds}))
+    for line in lines:
+        groups = {kind: group for kind, group in line.groups.items() if kinds is None or kind in kinds}
+        by_kinds: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        relations = dict.fromkeys(relation for group in groups.values() for relation in group.relations)
+        for relation in relations:
+            by_kinds[tuple(kind for kind, group in groups.items() if relation in group.relations)].append(relation)
+        for own_kinds, own in by_kinds.items():
+            apart = "" if len(by_kinds) == 1 else relations_text(own)
+            rows.append(line.part(apart, {kind: groups[kind].among(own) for kind in own_kinds}))
     return rows
 
 
@@ -125,77 +151,40 @@ def _place(row: Line) -> tuple[Any, ...]:
     return row.fact_set, row.lm, known, row.source, row.extras, row.apart
 
 
-def _row_finder(runs: Sequence[KeptRun]) -> Callable[[KeptRun], Line]:
-    """Finds the row of a run, without its groups; different data under the same names are told apart."""
-    number_of_lm = _numbered(runs, lambda run: run.spec.lm, lambda run: run.spec.lm_sha256)
-    number_of_facts = _numbered(runs, lambda run: run.spec.relation, lambda run: run.spec.facts_sha256)
-    number_of_prompts = _numbered(runs, lambda run: (run.spec.relation, run.spec.lm, run.spec.prompts), _templates)
+def _rows_of(runs: Sequence[KeptRun]) -> list[Line]:
+    """Return the row of each run, without groups; different data under the same names are told apart."""
+    specs = [run.spec for run in runs]
+    lms = _numbers(runs, [(spec.lm, spec.lm_sha256) for spec in specs])
+    facts = _numbers(runs, [(spec.relation, spec.facts_sha256) for spec in specs])
+    prompts = _numbers(runs, [(f"{spec.relation} {spec.lm} {spec.prompts}", str(spec.templates)) for spec in specs])
     candidates, answers = defaultdict(set), defaultdict(set)
     for run in runs:
         candidates[run.fact_set, run.spec.lm].add(run.spec.candidates_sha256)
         answers[run.fact_set, run.spec.lm].add(run.spec.mixture.answers)
-
-    def row_of(run: KeptRun) -> Line:
-        spec, apart = run.spec, []
-        lm = spec.lm if not number_of_lm(run) else f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})"
-        if number := number_of_facts(run):
-            apart.append(f"other facts, {number + 1}")
-        if number := number_of_prompts(run):
-            apart.append(f"other templates, {number + 1}")
-        if len(candidates[run.fact_set, spec.lm]) > 1:
-            apart.append(f"among {spec.candidates or 'all answers'}")
-        if len(answers[run.fact_set, spec.lm]) > 1 and spec.mixture.answers in _ANSWERS:
-            apart.append(_ANSWERS[spec.mixture.answers])
-        return Line(run.fact_set, lm, source_of(spec), kind_of(spec).extras, "; ".join(apart))
-
-    return row_of
+    rows = []
+    for run, spec, of_lm, of_facts, of_prompts in zip(runs, specs, lms, facts, prompts, strict=True):
+        apart = {
+            f"other facts, {of_facts + 1}": of_facts > 0,
+            f"other templates, {of_prompts + 1}": of_prompts > 0,
+            f"among {spec.candidates or 'all answers'}": len(candidates[run.fact_set, spec.lm]) > 1,
+            _ANSWERS.get(spec.mixture.answers, ""): len(answers[run.fact_set, spec.lm]) > 1,
+        }
+        lm = f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})" if of_lm else spec.lm
+        differences = "; ".join(name for name, applies in apart.items() if name and applies)
+        rows.append(Line(run.fact_set, lm, source_of(spec), extras_of(spec), differences))
+    return rows
 
 
-def _numbered(
-    runs: Iterable[KeptRun], within: Callable[[KeptRun], Hashable], value: Callable[[KeptRun], str]
-) -> Callable[[KeptRun], int]:
-    """Numbers the values that share a name: first the one with the most facts, then with the most prompts."""
-    sizes: dict[Hashable, dict[str, tuple[int, int]]] = defaultdict(dict)
-    for run in runs:
-        size = (run.facts + run.left_out, len(run.spec.templates))
-        sizes[within(run)][value(run)] = max(size, sizes[within(run)].get(value(run), size))
-    orders = {
-        name: sorted(found, key=lambda one, found=found: (-found[one][0], -found[one][1], one))
-        for name, found in sizes.items()
-    }
-    return lambda run: orders[within(run)].index(value(run))
-
-
-def _templates(run: KeptRun) -> str:
-    told = "\n".join(f"{prompt.template}\t{prompt.weight}" for prompt in run.spec.templates)
-    return hashlib.sha256(told.encode()).hexdigest()
-
-
-def _split(kinds: _RunsByKind) -> dict[str, _RunsByKind]:
-    """The runs of a row, split into a part for each way in which they were done, by what sets the part apart."""
-    runs = [(kind, run, frozenset(how_of(run.spec).items())) for kind, of_kind in kinds.items() for run in of_kind]
-    if not runs:
-        return {}
-    ways = {(kind, how) for kind, _, how in runs}
-    has_twins = len({(kind, how, run.spec.relation, run.spec.seed) for kind, run, how in runs}) < len(runs)
-    if len(ways) == len({kind for kind, _, _ in runs}) and not has_twins:
-        return {"": kinds}
-    parts: dict[Any, _RunsByKind] = defaultdict(lambda: defaultdict(list))
-    for kind, run, how in runs:
-        parts[how, run.spec.setting if has_twins else ""][kind].append(run)
-    names = {
-        part: " / ".join(sorted({run.spec.setting for of_kind in inside.values() for run in of_kind}))
-        for part, inside in parts.items()
-    }
-    hows = [how for _, how in ways]
-    differing = sorted({choice for choice, _ in frozenset().union(*hows) - frozenset.intersection(*hows)})
-    counts = Counter(names.values())
-    for part, name in names.items():
-        if counts[name] > 1:
-            how = dict(part[0])
-            told = ", ".join(f"{choice} {how[choice]}" for choice in differing if how.get(choice) is not None)
-            names[part] = f"{name}: {told}"
-    return {names[part]: parts[part] for part in sorted(parts, key=lambda part: names[part])}
+def _numbers(runs: Sequence[KeptRun], named: Sequence[tuple[str, str]]) -> list[int]:
+    """Return the number of each run's data among those that share their name: 0 for those with the most facts, then
+    with the most prompts."""
+    sizes: dict[tuple[str, str], tuple[int, int]] = {}
+    for run, data in zip(runs, named, strict=True):
+        size = (run.facts + run.figures.left_out_count, len(run.spec.templates))
+        sizes[data] = max(size, sizes.get(data, size))
+    ordered = sorted(sizes, key=lambda data: (-sizes[data][0], -sizes[data][1], data))
+    same_name = {name: [data for data in ordered if data[0] == name] for name, _ in ordered}
+    return [same_name[data[0]].index(data) for data in named]
 
 
 def caption_of(
@@ -204,19 +193,25 @@ def caption_of(
     """Return the sentences of the caption of a table whose cells are these groups; `spread` says whether it shows
     deviations over seeds."""
     runs = [run for group in groups for run in group.runs]
-    what = what_it_shows(name, **filling)
-    averaged = "" if average is None else TEXTS["averages"][average]
-    scored = (ranked_among(runs), _unsettled(groups), averaged, _seeds(groups, spread=spread), _trained_unlike(runs))
-    return tuple(sentence for sentence in (what, _facts(groups), *scored) if sentence)
+    sentences = (
+        what_it_shows(name, **filling),
+        _facts(groups),
+        ranked_among(runs),
+        _unsettled(groups),
+        "" if average is None else TEXTS["averages"][average],
+        _seeds(groups, spread=spread),
+        _trained_unlike(runs),
+    )
+    return tuple(filter(None, sentences))
 
 
 def what_it_shows(name: str, **filling: Any) -> str:
-    """How the caption of a table or figure begins; the units of its scores are those of the metrics."""
+    """Return how the caption of a table or figure begins; the units of its scores are those of the metrics."""
     return TEXTS[name]["what"].format(units=units_of(TABLE_METRICS), **filling)
 
 
 def ranked_among(runs: Iterable[KeptRun]) -> str:
-    """The answers that y was ranked among, which every caption of a score names."""
+    """Return the answers that y was ranked among, which every caption of a score names."""
     vocabularies = dict.fromkeys(run.record.test.vocabulary for run in runs)
     return f"Ranked among {'; '.join(vocabularies)}. Other right answers for the same x are skipped in all ranks."
 
@@ -226,13 +221,13 @@ def _facts(groups: Sequence[RunGroup]) -> str:
     relations = {relation for group in groups for relation in group.relations}
     asked, left_out = span([group.facts for group in groups]), span([group.left_out for group in groups])
     return (
-        f"Facts: {', '.join(sets)}, {len(relations)} relation{'s' if len(relations) != 1 else ''}; {asked} test facts "
-        f"asked, {left_out} left out{' (by row and column)' if ' to ' in asked + left_out else ''}."
+        f"Facts: {', '.join(sets)}, {counted(len(relations), 'relation')}; {asked} test facts asked, {left_out} left "
+        f"out{' (by row and column)' if ' to ' in asked + left_out else ''}."
     )
 
 
 def _unsettled(groups: Sequence[RunGroup]) -> str:
-    """For how many facts a search was cut before the rank of y was known, and what that may change."""
+    """Return for how many facts a search was cut before the rank of y was known, and what that may change."""
     figures = [[run.figures for run in group.runs if run.figures.unsettled] for group in groups]
     counts = [sum(of_run.unsettled for of_run in of_group) for of_group in figures]
     if not any(counts):
@@ -258,16 +253,15 @@ def _seeds(groups: Sequence[RunGroup], *, spread: bool) -> str:
 
 
 def _trained_unlike(runs: Sequence[KeptRun]) -> str:
-    """How the tuned runs of a table differ, apart from what rows and columns show."""
+    """Return how the tuned runs of a table differ, apart from what rows and columns show."""
     hows = [how_of(run.spec) for run in runs if run.spec.training is not None]
-    told = []
+    different = []
     for choice in dict.fromkeys(choice for how in hows for choice in how):
-        values = list(dict.fromkeys(how.get(choice) for how in hows))
+        values = dict.fromkeys(how.get(choice) for how in hows)
         if len(values) > 1:
-            told.append(
-                f"{choice} {', '.join('default' if value is None else visible(str(value)) for value in values)}"
-            )
-    return f"The runs were not all tuned in the same way: {'; '.join(told)}." if told else ""
+            shown = ("default" if value is None else visible(str(value)) for value in values)
+            different.append(f"{choice} {', '.join(shown)}")
+    return f"The runs were not all tuned in the same way: {'; '.join(different)}." if different else ""
 
 
 def groups_of(lines: Iterable[Line], kinds: Sequence[str]) -> list[RunGroup]:
@@ -276,7 +270,7 @@ def groups_of(lines: Iterable[Line], kinds: Sequence[str]) -> list[RunGroup]:
 
 
 def span(numbers: Sequence[int]) -> str:
-    """The smallest and the largest of some numbers, or the only one."""
+    """Return the smallest and the largest of some numbers, or the only one."""
     low, high = min(numbers), max(numbers)
     return str(low) if low == high else f"{low} to {high}"
 
@@ -291,7 +285,7 @@ Record = Mapping[str, Any]
 
 
 def record(line: Line, kind: str, figure: str, value: float | None, **more: Any) -> Record:
-    """A figure of a cell, with everything that identifies it; a field that does not apply is None."""
+    """Return a figure of a cell, with everything that identifies it; a field that does not apply is None."""
     found = dict.fromkeys(FIELDS) | {"facts": line.fact_set, "lm": line.lm, "prompts": line.label, "kind": kind}
     if (group := line.group(kind)) is not None:
         counts = {"seeds": len(group.seeds), "relations": len(group.relations)}
@@ -304,7 +298,7 @@ ScoredCell = tuple[Cell, Record]
 
 
 def scored(line: Line, kind: str, metric: str, average: Average = "micro", **more: float | None) -> ScoredCell:
-    """A score of a cell, a dash if there is no run; `more` can be `gain` and `p`, and the `paper`'s figure."""
+    """Return a score of a cell, a dash if there is no run; `more` can be `gain` and `p`, and the `paper`'s figure."""
     if (group := line.group(kind)) is None:
         return MISSING, record(line, kind, metric, None, average=average, **more)
     score = group.score(metric, average)
@@ -330,7 +324,7 @@ class StudyTable(ShowsItself):
         return Document(self.title, sections=(Section("", (self.table,)),))
 
     def as_json(self) -> dict[str, Any]:
-        """Its title, caption and figures."""
+        """Return its title, caption and figures."""
         return {"title": self.title, "caption": self.table.caption, "figures": [dict(r) for r in self.records]}
 
 
@@ -344,7 +338,7 @@ class Draft:
     def add(
         self, heading: str, figures: Sequence[ScoredCell], *, begins: str = "", note: str = "", of_paper: str = ""
     ) -> None:
-        """Adds a row, and below it the paper's figures if there are any; `of_paper` is a note on these."""
+        """Add a row, and below it the paper's figures if there are any; `of_paper` is a note on these."""
         self.rows.append(Row(heading, tuple(cell for cell, _ in figures), begins, note))
         self.records += [record for _, record in figures]
         theirs = [record["paper"] for _, record in figures]
@@ -368,5 +362,5 @@ class Draft:
 
 
 def file_stem(*parts: str) -> str:
-    """Parts as a name that any file system accepts."""
+    """Return parts as a name that any file system accepts."""
     return "-".join("".join(char if char.isalnum() or char in "_." else "-" for char in part) for part in parts)

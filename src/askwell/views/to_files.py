@@ -1,16 +1,21 @@
-"""Sections as Markdown, tables as LaTeX with the rules of booktabs, and their figures as CSV."""
+"""Sections as Markdown, tables as LaTeX with the rules of booktabs, and records as CSV and as frames.
+
+The libraries of frames are no dependencies; they are imported when they are needed."""
 
 import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
 
+from askwell.errors import BadOption
 from askwell.views.document import Block, Cell, Code, Figure, Paragraph, Points, Section, Table
 from askwell.views.printable import for_csv, printable
 
 
 def markdown_section(section: Section) -> str:
-    """The section under a heading; its drawings are those in the folder figures."""
+    """Return the section under a heading; its drawings are those in the folder figures."""
     return "\n".join([f"## {markdown_escaped(section.heading)}\n", *map(_markdown_block, section.blocks)])
 
 
@@ -19,7 +24,7 @@ _RULES = {False: "---", True: "---:"}
 
 
 def markdown_table(table: Table) -> str:
-    """The table in the pipes of Markdown; the caption is a paragraph below it."""
+    """Return the table in the pipes of Markdown; the caption is a paragraph below it."""
     headings = [
         _noted(f"{group.heading} {column.heading}".strip(), column.note)
         for group in table.groups
@@ -38,7 +43,7 @@ def markdown_table(table: Table) -> str:
 
 
 def markdown_escaped(text: str) -> str:
-    """The text with Markdown's special characters escaped."""
+    """Return the text with Markdown's special characters escaped."""
     return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", printable(text)).replace("\n", " ")
 
 
@@ -99,7 +104,7 @@ _SIGNS |= {
 
 
 def latex_table(table: Table, name: str) -> str:
-    """The table as a float with caption and label."""
+    """Return the table as a float with caption and label."""
     columns = " ".join(("r" if table.numeric else "l") * len(group.columns) for group in table.groups)
     lines = [
         r"\begin{table}[tp]",
@@ -130,12 +135,12 @@ def latex_table(table: Table, name: str) -> str:
 
 
 def latex_escaped(text: str) -> str:
-    """The text with LaTeX's special characters escaped, and mathematical signs in math mode."""
+    """Return the text with LaTeX's special characters escaped, and mathematical signs in math mode."""
     return printable(text).translate(str.maketrans(_SIGNS))
 
 
 def label(name: str) -> str:
-    """A name that can be used in \\label."""
+    """Return a name that can be used in \\label."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", name)
 
 
@@ -171,3 +176,35 @@ def csv_table(fields: Sequence[str], records: Iterable[Mapping[str, object]]) ->
     writer.writeheader()
     writer.writerows({field: for_csv(value) for field, value in record.items()} for record in records)
     return written.getvalue()
+
+
+Records = Sequence[Mapping[str, Any]]
+"""Rows with the same keys."""
+
+
+class AsFrame:
+    """Turns its records into a pandas frame or an Arrow table."""
+
+    def records(self) -> Records:
+        """Return its rows, as dictionaries with the same keys."""
+        raise NotImplementedError  # abstract: each class that is used has its own
+
+    def to_pandas(self) -> Any:
+        """Return its records as a pandas.DataFrame."""
+        return pandas_frame(self.records())
+
+    def to_arrow(self) -> Any:
+        """Return its records as a pyarrow.Table, which polars, DuckDB and datasets read as well."""
+        return _need("pyarrow", "to_arrow").Table.from_pylist([dict(record) for record in self.records()])
+
+
+def pandas_frame(records: Records) -> Any:
+    """Return the records as a pandas.DataFrame."""
+    return _need("pandas", "to_pandas").DataFrame([dict(record) for record in records])
+
+
+def _need(package: str, method: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError:
+        raise BadOption(f"{method}() needs {package}, which is not installed: pip install {package}") from None

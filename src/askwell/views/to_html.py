@@ -31,7 +31,8 @@ def document_html(document: Document, below: Markup = _NOTHING) -> Markup:
 
 def blocks_html(*blocks: Block) -> Markup:
     """Return blocks as a part of a page that has the style sheet."""
-    return Markup("".join(getattr(_blocks(), type(block).__name__)(block) for block in blocks))
+    macros = _templates().get_template("blocks.html.jinja").module
+    return Markup("".join(getattr(macros, type(block).__name__)(block) for block in blocks))
 
 
 def notebook_html(document: Document) -> str:
@@ -49,13 +50,8 @@ def style_sheet() -> str:
     )
 
 
-def _rendered(template: str, document: Document, *, notebook: bool = False, **filling: Any) -> str:
-    return _templates().get_template(template).render(page=document, notebook=notebook, **filling)
-
-
-@cache
-def _blocks() -> Any:
-    return _templates().get_template("blocks.html.jinja").make_module({"notebook": False})
+def _rendered(template: str, document: Document, **filling: Any) -> str:
+    return _templates().get_template(template).render(page=document, **filling)
 
 
 @cache

@@ -1,14 +1,18 @@
-"""Documents in a terminal, and as plain text.
+"""Documents in a terminal, and as plain text; objects that print themselves so; and a bar for work that takes time.
 
 Names are never broken: where a terminal is too narrow for a table, each row becomes a few lines.
 """
 
 import io
+import time
 from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -25,6 +29,22 @@ def plain_text(document: Document) -> str:
     print_blocks(document.blocks, Console(file=written, width=10_000, color_system=None, force_terminal=False))
     lines = (f"  {line}".rstrip() for line in written.getvalue().splitlines())
     return "\n".join([document.title, *lines])
+
+
+class ShowsItself:
+    """Prints as its summary, and shows it as a table in a notebook."""
+
+    def summary(self) -> Document:
+        """Return what is worth seeing at a glance."""
+        raise NotImplementedError  # abstract: each class that is used has its own
+
+    def __repr__(self) -> str:
+        return plain_text(self.summary())
+
+    def _repr_html_(self) -> str:
+        from askwell.views.to_html import notebook_html  # takes longer to import than most objects to make
+
+        return notebook_html(self.summary())
 
 
 def print_document(document: Document, console: Console) -> None:
@@ -69,7 +89,7 @@ def print_table(table: Table, console: Console) -> None:
         console.print(table.title, style="italic", markup=False, soft_wrap=True)
     drawn = rich_table(table)
     columns = [_measured(column, drawn) for column in drawn.columns]
-    between = _natural_width(drawn, console) - sum(widths.maximum for widths in columns)
+    between = 2 * (len(columns) - 1)  # a space on either side
     widest, narrowest = (sum(getattr(widths, end) for widths in columns) + between for end in ("maximum", "minimum"))
     if not console.is_terminal or widest <= console.width:
         _print_at(drawn, [widths.maximum for widths in columns], widest, console)
@@ -112,25 +132,16 @@ def _cell(cell: Cell) -> Text:
     return text.append(f" {cell.note}", "dim") if cell.note else text
 
 
-def _texts(column: RichColumn, table: RichTable) -> list[Text]:
-    shown = [*([column.header] if table.show_header else []), *column.cells]
-    return [cell if isinstance(cell, Text) else Text(str(cell)) for cell in shown]
-
-
 def _measured(column: RichColumn, table: RichTable) -> Measurement:
-    """The width at which lines are wrapped only between words, and that at which none is wrapped."""
-    texts = [text.plain for text in _texts(column, table)]
+    """Return the width at which lines are wrapped only between words, and that at which none is wrapped."""
+    texts = [*([str(column.header)] if table.show_header else []), *map(str, column.cells)]
     words = (cell_len(word) for text in texts for word in text.split())
     lines = (cell_len(line) for text in texts for line in text.splitlines())
     return Measurement(max(words, default=1), max(lines, default=1))
 
 
-def _natural_width(table: RichTable, console: Console) -> int:
-    return Measurement.get(console, console.options.update(width=1_000_000, max_width=1_000_000), table).maximum
-
-
 def _shared_out(columns: list[Measurement], room: int) -> list[int]:
-    """Widths that fill the available room, shared out in proportion to what each column lacks."""
+    """Return widths that fill the available room, shared out in proportion to what each column lacks."""
     lacking = [widths.span for widths in columns]
     total = sum(lacking)
     return [widths.minimum + room * lack // total for widths, lack in zip(columns, lacking, strict=True)]
@@ -148,9 +159,58 @@ def _print_rows(table: RichTable, console: Console) -> None:
     headings = [str(column.header) for column in table.columns]
     room = max(map(cell_len, headings[1:]), default=0)
     for row in zip(*(column.cells for column in table.columns), strict=True):
-        first, *others = (cell if isinstance(cell, Text) else Text(str(cell)) for cell in row)
-        console.print(Text(first.plain, "bold"), soft_wrap=True)
-        for heading, cell in zip(headings[1:], others, strict=True):
-            if cell.plain.strip():
+        console.print(Text(str(row[0]), "bold"), soft_wrap=True)
+        for heading, cell in zip(headings[1:], row[1:], strict=True):
+            if isinstance(cell, Text) and cell.plain.strip():
                 named = f"  {heading}{' ' * (room - cell_len(heading))}  " if room else "  "
                 console.print(Text.assemble((named, "dim"), cell), soft_wrap=True)
+
+
+_SECONDS_BEFORE = 2.0
+
+
+class Bar:
+    """A progress bar; call it with the amount done, the total, a text to show beside it, and the step if that is new.
+
+    It appears once the work has taken `after` seconds, and disappears at the end. With `wanted=False`, or where nobody
+    would see it, nothing is drawn.
+    """
+
+    def __init__(
+        self, what: str, wanted: bool | None = None, console: Console | None = None, after: float = _SECONDS_BEFORE
+    ) -> None:
+        console = console or Console(stderr=True)
+        self._is_seen = wanted is not False and (console.is_terminal or console.is_jupyter)
+        name, text = (TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[text]"))
+        self._bar = Progress(
+            name, BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn(), console=console, transient=True
+        )
+        self._task = self._bar.add_task(what, total=None, text="")
+        self._what: str | None = what
+        self._after, self._began = after, time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._start_if_due()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int, text: str = "", what: str | None = None) -> None:
+        """Move the bar; where another step begins, it starts over."""
+        self._start_if_due()
+        if what not in (None, self._what):
+            self._what = what
+            self._bar.reset(self._task, description=what)
+        self._bar.update(self._task, completed=done, total=total, text=text)
+
+    def _start_if_due(self) -> None:
+        is_due = time.monotonic() - self._began >= self._after
+        if self._is_seen and is_due and not self._bar.live.is_started:
+            self._bar.start()

@@ -1,24 +1,23 @@
 """How far the score of a cell can be trusted: controls, parts of the facts, calibration, agreement, nearest words."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from askwell.data.facts import Fact
+from askwell.data.facts import Fact, SplitName
 from askwell.data.names import data_folder
 from askwell.data.testbed import PREFIXES, relations, told_facts
-from askwell.evaluation.abstention import RiskCoverage, risk_coverage
-from askwell.evaluation.calibration import Calibration, calibration, questions_of
-from askwell.evaluation.controls import PRIOR_CORRECTED
-from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
+from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
+from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.partitions import EASY, HARD, Parts, by_cardinality, by_control
-from askwell.evaluation.trust import WORDS_ALREADY, Trust
+from askwell.evaluation.partitions import EASY, HARD, Parts, PartScores, by_control, parted
+from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.files import to_json
 from askwell.runs.folder import Run
 from askwell.runs.several_runs import RunConsistency, run_consistency
@@ -26,7 +25,6 @@ from askwell.specs.run_spec import ControlKind
 from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.views.study_rows import Line
 
-T = TypeVar("T")
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
 """By the id of a run: its control runs, by the kind of LM that knows nothing."""
 TOLD, WITHHELD = "told", "withheld"
@@ -34,7 +32,7 @@ _LAMA = Path("meta/lama_relations.jsonl")
 
 
 def control_runs(runs: Sequence[Run]) -> ControlRuns:
-    """The control runs among some, under the ids of the runs that differ from them in the LM alone."""
+    """Return the control runs among some, under the ids of the runs that differ from them in the LM alone."""
     found: dict[str, dict[ControlKind, Run]] = {}
     for run in runs:
         spec = run.record.spec
@@ -43,39 +41,40 @@ def control_runs(runs: Sequence[Run]) -> ControlRuns:
     return found
 
 
-def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, Answered]:
-    """Dev and test outcomes by seed of every control that all of these runs have."""
-    counts: dict[str, int] = {}
-    dev: dict[str, dict[int, list[Outcome]]] = {}
-    test: dict[str, dict[int, list[Outcome]]] = {}
+def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, dict[SplitName, dict[int, list[Outcome]]]]:
+    """Return dev and test outcomes by seed of every control that all of these runs have."""
+    times: Counter[str] = Counter()
+    found: dict[str, dict[SplitName, dict[int, list[Outcome]]]] = {}
     for run in runs:
-        found = {name: of for name, of in run.controls.items() if {"dev", "test"} <= of.keys()}
-        found |= {kind: {"dev": of.dev, "test": of.test} for kind, of in of_runs.get(run.spec.id, {}).items()}
-        for name, by_split in found.items():
-            counts[name] = counts.get(name, 0) + 1
-            for split, by_seed in (("dev", dev), ("test", test)):
-                by_seed.setdefault(name, {}).setdefault(run.spec.seed, []).extend(by_split[split])
-    shared = (name for name, count in counts.items() if count == len(runs) and name != PRIOR_CORRECTED)
-    return {name: Answered(dev[name], test[name]) for name in shared}
+        of_run = {name: of for name, of in run.controls.items() if {"dev", "test"} <= of.keys()}
+        of_run |= {kind: {"dev": of.dev, "test": of.test} for kind, of in of_runs.get(run.spec.id, {}).items()}
+        times.update(of_run.keys())
+        for name, by_split in of_run.items():
+            for split in ("dev", "test"):
+                by_seed = found.setdefault(name, {}).setdefault(split, {})
+                by_seed.setdefault(run.spec.seed, []).extend(by_split[split])
+    return {name: of for name, of in found.items() if times[name] == len(runs) and name != PRIOR_CORRECTED}
 
 
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
-    """The outcomes by told and withheld, and by cardinality, for relations where these are known."""
+    """Partition the outcomes by told and withheld, and by cardinality, for relations where these are known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
-    by_told: Parts = {TOLD: [], WITHHELD: []}
-    for outcome in outcomes:
-        if outcome.relation.startswith(PREFIXES):
-            is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
-            by_told[TOLD if is_told else WITHHELD].append(outcome)
+
+    def told(outcome: Outcome) -> str:
+        is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
+        return TOLD if is_told else WITHHELD
+
+    of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIXES)]
+    of_kinds = [outcome for outcome in outcomes if outcome.relation in kinds]
     found = {
-        "told": {name: members for name, members in by_told.items() if members},
-        "cardinality": by_cardinality([outcome for outcome in outcomes if outcome.relation in kinds], kinds),
+        "told": parted(of_testbed, told, [TOLD, WITHHELD]),
+        "cardinality": parted(of_kinds, lambda outcome: kinds[outcome.relation], sorted({*kinds.values()})),
     }
     return {name: parts for name, parts in found.items() if parts}
 
 
 def cardinalities(names: Iterable[str]) -> dict[str, str]:
-    """1-1, N-1 or N-M for relations of the testbeds, and for T-REx's if LAMA's list of them is in the data folder."""
+    """Return 1-1, N-1 or N-M for relations of the testbeds, and of T-REx if the data folder has LAMA's list of them."""
     of_testbed = {prefix + one.name: one.cardinality for prefix in PREFIXES for one in relations(prefix)}
     data = data_folder(None)
     of_lama = _lama(data / _LAMA) if data is not None and (data / _LAMA).is_file() else {}
@@ -87,10 +86,6 @@ def cardinalities(names: Iterable[str]) -> dict[str, str]:
 def _lama(path: Path) -> dict[str, str]:
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return {record["relation"]: record["type"] for record in records if "type" in record}
-
-
-PartScores = dict[str, int | float]
-"""The number of facts of a part, and its P@1 in per cent."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +120,7 @@ class CellTrust:
         return f"{self.line.lm}, {self.line.label}, {self.kind}"
 
     def as_json(self) -> dict[str, Any]:
-        """All figures by name, with what they are figures of."""
+        """Return all figures by name, with what they are figures of."""
         names = ("questions", "answered", "wrong")
         return to_json(
             {
@@ -138,7 +133,7 @@ class CellTrust:
                 "left_out": self.group.left_out,
                 "vocabulary": sorted({run.record.test.vocabulary for run in self.group.runs}),
                 "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
-                "knowledge": None if self.knowledge is None else self.knowledge.figures(),
+                "knowledge": self.knowledge,
                 "prior_corrected_P@1": self.corrected,
                 "parts": self.parts,
                 "calibration": self.calibration,
@@ -153,7 +148,7 @@ class CellTrust:
 
 
 def trust_in(lines: Sequence[Line], of_runs: ControlRuns) -> list[CellTrust]:
-    """The figures of every tuned cell of the lines, compared with their controls."""
+    """Compute the figures of every tuned cell of the lines, compared with their controls."""
     return [
         _of_cell(line, kind, line.groups[kind], of_runs)
         for line in lines
@@ -166,30 +161,26 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
     by_seed, runs = group.outcomes, group.runs
     every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
     controls = controls_of(runs, of_runs)
-    questions = [questions_of(outcomes) for outcomes in by_seed.values()]
-    confidences = np.concatenate([part.confidences for part in questions])
-    right = np.concatenate([part.right for part in questions])
+    confidences, right = map(np.concatenate, zip(*map(questions_of, by_seed.values()), strict=True))
     parts = _summed_parts([run.record.partitions for run in runs])
     parts |= {name: _scored(known) for name, known in known_parts(every).items()}
     if controls:
-        tests = [control.test for control in controls.values() if isinstance(control.test, Mapping)]
-        by_ease = by_control(every, [outcomes for by_seed in tests for outcomes in by_seed.values()])
+        by_ease = by_control(every, [outcomes for of in controls.values() for outcomes in of["test"].values()])
         parts["control"] = _scored({name: by_ease[name] for name in (EASY, HARD) if name in by_ease})
-    consistencies = _measured(runs, lambda trust: trust.consistency)
     return CellTrust(
         line=line,
         kind=kind,
         group=group,
         score=group.score("P@1"),
-        knowledge=knowledge(by_seed, controls) if controls else None,
-        corrected=_mean(runs, [_corrected(run) for run in runs]),
+        knowledge=knowledge(by_seed, controls),
+        corrected=_mean(runs, _corrected),
         parts=parts,
         calibration=calibration(confidences, right),
         risk_coverage=risk_coverage(confidences, right),
         answered=_answered(runs),
-        agreement=_mean(runs, [None if found is None else found.all.pairs for found in consistencies]),
+        agreement=_mean(runs, _agreement),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
-        projected=_projected(runs),
+        projected=_mean(runs, _projected) if any(_is_projected(run) for run in runs) else None,
         leaked=sum(_leaked(run) for run in group.firsts),
     )
 
@@ -202,7 +193,7 @@ def _scored(parts: Mapping[str, Sequence[Outcome]]) -> dict[str, PartScores]:
 
 
 def _summed_parts(of_runs: Iterable[Mapping[str, Mapping[str, PartScores]]]) -> dict[str, dict[str, PartScores]]:
-    """The parts of several runs together, each score weighted by its facts."""
+    """Return the parts of several runs together, each score weighted by its facts."""
     summed: dict[str, dict[str, PartScores]] = {}
     for of_run in of_runs:
         for name, parts in of_run.items():
@@ -214,16 +205,17 @@ def _summed_parts(of_runs: Iterable[Mapping[str, Mapping[str, PartScores]]]) -> 
     return summed
 
 
-def _measured(runs: Sequence[KeptRun], measure: Callable[[Trust], T | None]) -> list[T | None]:
-    """A measure of each run; None where it was not taken."""
-    return [None if run.record.trust is None else measure(run.record.trust) for run in runs]
-
-
 def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
-    found = [at_risk for at_risk in _measured(runs, lambda trust: trust.at_risk) if at_risk is not None]
+    trusts = [run.record.trust for run in runs if run.record.trust is not None]
+    found = [trust.at_risk for trust in trusts if trust.at_risk is not None]
     if len(found) < len(runs):
         return None
     return sum(one.questions for one in found), sum(one.answered for one in found), sum(one.wrong for one in found)
+
+
+def _agreement(run: KeptRun) -> float | None:
+    trust = run.record.trust
+    return None if trust is None or trust.consistency is None else trust.consistency.all.pairs
 
 
 def _corrected(run: KeptRun) -> float | None:
@@ -231,19 +223,18 @@ def _corrected(run: KeptRun) -> float | None:
     return None if corrected is None or corrected.test is None else corrected.test["P@1"]
 
 
-def _projected(runs: Sequence[KeptRun]) -> float | None:
-    """P@1 of the nearest words; a run whose prompts are still words counts with its own score if others changed."""
-    projections = _measured(runs, lambda trust: trust.projection)
-    if all(projection is None for projection in projections):
+def _is_projected(run: KeptRun) -> bool:
+    return run.record.trust is not None and run.record.trust.projection is not None
+
+
+def _projected(run: KeptRun) -> float | None:
+    """Return P@1 of the nearest words; the score itself of a run whose prompts are still words."""
+    trust = run.record.trust
+    if trust is None:
         return None
-    scores: list[float | None] = []
-    for run, projection in zip(runs, projections, strict=True):
-        if projection is not None:
-            scores.append(projection.projected["P@1"])
-        else:
-            is_words = run.record.trust is not None and run.record.trust.missing.get("projection") == WORDS_ALREADY
-            scores.append(run.score("P@1") if is_words else None)
-    return _mean(runs, scores)
+    if trust.projection is not None:
+        return trust.projection.projected["P@1"]
+    return run.score("P@1") if trust.missing.get("projection") == WORDS_ALREADY else None
 
 
 def _leaked(run: KeptRun) -> int:
@@ -251,9 +242,9 @@ def _leaked(run: KeptRun) -> int:
     return run.record.relation.counts.get("test_in_train", 0) if audit is None else audit.leaked_pairs
 
 
-def _mean(runs: Sequence[KeptRun], values: Sequence[float | None]) -> float | None:
-    """The mean over the runs' facts; None where a run does not have the figure."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+def _mean(runs: Sequence[KeptRun], figure: Callable[[KeptRun], float | None]) -> float | None:
+    """Compute the mean over the runs' facts; None where a run does not have the figure."""
+    known = [value for value in map(figure, runs) if value is not None]
+    if len(known) < len(runs):
         return None
     return sum(value * run.facts for value, run in zip(known, runs, strict=True)) / sum(run.facts for run in runs)

@@ -1,30 +1,55 @@
-"""The section "Can I believe this?": the figures as tables, charts, and plain sentences on what they mean."""
+"""How far scores can be trusted, as it is shown: tables, charts, and plain sentences on what the figures mean.
+
+A report shows cells of runs, the page of a run that run as a cell, and `askwell evaluate --trust` one mixture."""
 
 from collections.abc import Mapping, Sequence
 
-from askwell.evaluation.calibration import Calibration
-from askwell.evaluation.partitions import EASY, HARD
+from askwell.evaluation.confidence import Bin, Calibration
+from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_MASKED_X, Knowledge
+from askwell.evaluation.partitions import EASY, HARD, PartScores
+from askwell.evaluation.projection import Projection
 from askwell.evaluation.significance import interval_text
+from askwell.evaluation.trust import Trust
 from askwell.views.charts import reliability_chart, risk_coverage_chart
-from askwell.views.document import MISSING, Cell, Column, ColumnGroup, Row, headed, one_decimal
-from askwell.views.printable import counted, per_cent
-from askwell.views.scores import CONTROLS
-from askwell.views.study_figures import StudyFigure, figure_of_set
+from askwell.views.document import (
+    MISSING,
+    Cell,
+    Column,
+    ColumnGroup,
+    Document,
+    Drawing,
+    Paragraph,
+    Row,
+    Section,
+    headed,
+    one_decimal,
+    table,
+)
+from askwell.views.printable import NONE, counted, per_cent
+from askwell.views.study_figures import drawing_of
 from askwell.views.study_rows import TEXTS, Draft, StudyTable, file_stem, ranked_among, record, span
-from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, PartScores
+from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust
 
+CONTROLS = {
+    MAJORITY: "the most frequent ys of train",
+    PRIOR: "the prompts' prior",
+    PRIOR_MASKED_X: "the prompts with x masked",
+    "random-weights": "the same tuning on an LM with random weights",
+    "random-embeddings": "the same tuning on the LM with random word vectors",
+}
+"""What each control is, in a few words."""
 _CURVES = 4
 
 
 def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
-    """One row per tuned cell."""
+    """Return a row for each tuned cell."""
     draft = Draft()
     for cell, begins in headed(cells, lambda cell: cell.line.lm):
         score, further = _score_figures(cell), _further_figures(cell)
         draft.records += [record(cell.line, cell.kind, name, value) for name, value in (score | further).items()]
         control = control_score = gain = MISSING
         if cell.knowledge is not None:
-            found = cell.knowledge.gain
+            found = cell.knowledge
             control, control_score = Cell(found.control), one_decimal(found.control_score)
             interval = interval_text(found.low, found.high, "{:.1f}".format)
             gain = Cell(f"{found.gain:+.1f}", strong=cell.knowledge.is_there, note=interval)
@@ -41,19 +66,15 @@ def _caption(name: str, cells: Sequence[CellTrust]) -> tuple[str, ...]:
 
 
 def _score_figures(cell: CellTrust) -> dict[str, float | None]:
-    """The score and its gain over the best control, which the table shows together."""
-    gain = None if cell.knowledge is None else cell.knowledge.gain
-    return {
-        "P@1": cell.score.mean,
-        "P@1 of the best control": None if gain is None else gain.control_score,
-        "gain over the best control": None if gain is None else gain.gain,
-        "gain, low": None if gain is None else gain.low,
-        "gain, high": None if gain is None else gain.high,
-    }
+    """Return the score and its gain over the best control, which the table shows together."""
+    found = cell.knowledge
+    of_gain = [None] * 4 if found is None else [found.control_score, found.gain, found.low, found.high]
+    names = ("P@1 of the best control", "gain over the best control", "gain, low", "gain, high")
+    return {"P@1": cell.score.mean, **dict(zip(names, of_gain, strict=True))}
 
 
 def _further_figures(cell: CellTrust) -> dict[str, float | None]:
-    """The figures that each have a column."""
+    """Return the figures that each have a column."""
     questions, answered, wrong = cell.answered or (0, 0, 0)
     hard = cell.parts.get("control", {}).get(HARD)
     return {
@@ -103,7 +124,7 @@ def trust_sentences(cell: CellTrust) -> list[str]:
 def _knowledge_sentences(cell: CellTrust) -> list[str]:
     if cell.knowledge is None:
         return ["There is no control to compare this with, so it is not clear how much of it is knowledge."]
-    gain = cell.knowledge.gain
+    gain = cell.knowledge
     said = [
         "Controls show what can be scored without any knowledge. The best of them on dev, "
         f"{CONTROLS.get(gain.control, gain.control)}, scores {gain.control_score:.1f} on test."
@@ -147,45 +168,65 @@ def _part_sentences(parts: Mapping[str, Mapping[str, PartScores]]) -> list[str]:
     return said
 
 
+def control_sentences(found: Knowledge | None, corrected: float | None) -> list[str]:
+    """Return what answers that ignore x score, and the gain over the best of them."""
+    if found is None:
+        return []
+    each = ", ".join(f"{CONTROLS.get(name, name)} {scores.test:.1f}" for name, scores in found.controls.items())
+    verdict = "" if found.is_there else ", which may be chance"
+    best = CONTROLS.get(found.control, found.control)
+    lines = [
+        f"P@1 without looking at x: {each}.",
+        f"Gain over the best of them (chosen on dev: {best}): {found.gain:.1f} ({100 * found.confidence:.0f} % "
+        f"interval {interval_text(found.low, found.high, '{:.1f}'.format)}){verdict}.",
+    ]
+    if corrected is not None:
+        lines.append(
+            f"P@1 with each answer's probability divided by its prior: {corrected:.1f}. (The prior is the "
+            "prompts' average answer, regardless of x; an answer that they prefer anyway must gain more from x to rank "
+            "first.)"
+        )
+    return lines
+
+
 _CALIBRATED = 0.05
 """Up to this difference between mean probability and accuracy, answers count as well calibrated."""
 
 
-def calibration_verdict(found: Calibration) -> str:
-    """Return whether the answers' probabilities are right on average."""
-    gap = found.confidence - found.accuracy
-    return "well calibrated on average" if abs(gap) < _CALIBRATED else "overconfident" if gap > 0 else "underconfident"
-
-
 def calibration_sentence(found: Calibration) -> str:
-    """Return how probable the best answers are, and how many of them are right."""
+    """Say how probable the best answers are, how many of them are right, and whether the one fits the other."""
+    gap = found.confidence - found.accuracy
+    if abs(gap) < _CALIBRATED:
+        verdict = "well calibrated on average"
+    else:
+        verdict = "overconfident" if gap > 0 else "underconfident"
     return (
-        f"It is {calibration_verdict(found)}: its best answers have a probability of {per_cent(found.confidence)} on "
-        f"average, and {per_cent(found.accuracy)} of them are right (expected calibration error {per_cent(found.ece)})."
+        f"It is {verdict}: its best answers have a probability of {per_cent(found.confidence)} on average, and "
+        f"{per_cent(found.accuracy)} of them are right (expected calibration error {per_cent(found.ece)})."
     )
 
 
-def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure]:
-    """The reliability diagram of each LM's first cell, and the risk–coverage curves of these cells together."""
+def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[Drawing]:
+    """Draw the reliability diagram of each LM's first cell, and the risk–coverage curves of these cells together."""
     firsts = [cell for cell, lm in headed(cells, lambda cell: cell.line.lm) if lm][:_CURVES]
     title, what = TEXTS["reliability"]["title"], TEXTS["reliability"]["what"]
     figures = [
-        StudyFigure(
+        Drawing(
             file_stem("reliability", fact_set, cell.line.lm),
-            title.format(cell=cell.label),
-            (what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),),
             reliability_chart(cell.calibration.bins, ece=cell.calibration.ece),
+            title.format(cell=cell.label),
+            what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),
         )
         for cell in firsts
     ]
     areas = "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in firsts)
-    caption = (TEXTS["risk_coverage"]["what"].format(areas=areas),)
+    caption = TEXTS["risk_coverage"]["what"].format(areas=areas)
     chart = risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in firsts}, chosen=0.1)
-    return [*figures, figure_of_set("risk_coverage", fact_set, caption, chart)]
+    return [*figures, drawing_of("risk_coverage", fact_set, caption, chart)]
 
 
 def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
-    """What is easy and what is hard: P@1 on parts of the facts, with their numbers; trivial partitions are omitted."""
+    """Return P@1 on parts of the facts, easy and hard, with their numbers; trivial partitions are omitted."""
     groups: list[ColumnGroup] = []
     rows: list[list[Cell]] = [[] for _ in cells]
     for partition, heading in TEXTS["parts"]["columns"].items():
@@ -197,9 +238,10 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         columns = []
         for part in parts:
             counts = {of_cell[part]["facts"] for of_cell in of_cells if part in of_cell}
-            columns.append(Column(part, counted(int(counts.pop()), "fact") if len(counts) == 1 else ""))
-            for row, of_cell in zip(rows, of_cells, strict=True):
-                row.append(_part_cell(of_cell.get(part), with_facts=not columns[-1].note))
+            columns.append(Column(part, counted(int(min(counts)), "fact") if len(counts) == 1 else ""))
+            for row, scores in zip(rows, (of_cell.get(part) for of_cell in of_cells), strict=True):
+                note = "" if scores is None or len(counts) == 1 else str(scores["facts"])
+                row.append(MISSING if scores is None else Cell(f"{scores['P@1']:.1f}", note=note))
         groups.append(ColumnGroup(heading, tuple(columns)))
     draft = Draft()
     for (cell, begins), row in zip(headed(cells, lambda cell: cell.line.lm), rows, strict=True):
@@ -212,7 +254,105 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
     return draft.finished("parts", fact_set, groups, _caption("parts", cells))
 
 
-def _part_cell(scores: dict[str, int | float] | None, *, with_facts: bool) -> Cell:
-    if scores is None:
-        return MISSING
-    return Cell(f"{scores['P@1']:.1f}", note=f"{scores['facts']}" if with_facts else "")
+_BAR = 20
+_SIGNALS = {
+    "probability": "the answer's probability",
+    "agreement": "the weight of the prompts that agree",
+    "divergence": "the divergence of the prompts",
+}
+
+
+def trust_of_mixture(trust: Trust) -> Document:
+    """Return all measures of trust: calibration, abstention, answer sets, consistency, nearest words."""
+    asked = (
+        f"{trust.facts} test facts about {trust.questions} x's, {sum(trust.left_out.values())} left out; ranked among "
+        f"{trust.vocabulary}; thresholds from {trust.dev_facts} dev facts, {sum(trust.dev_left_out.values())} left "
+        "out. Means over x's."
+    )
+    bins = table(
+        ("probability", "", "right"),
+        [_bin_row(one) for one in trust.calibration.bins],
+        caption="█ fraction that is right, │ mean probability",
+    )
+    signals = trust.signals
+    areas = table(
+        ("area", "by"),
+        [(f"{100 * area:.1f}", _SIGNALS[name]) for name, area in signals.areas.items()],
+        numbers=("area",),
+        title="The area under the risk–coverage curve, in per cent (lower is better; "
+        f"{100 * signals.best_possible:.1f} at best, {100 * signals.no_signal:.1f} without a signal)",
+    )
+    no_words = f"Not scored; {trust.missing.get('projection')}."
+    words = no_words if trust.projection is None else projection_sentence(trust.projection)
+    return Document(
+        "",
+        sections=(
+            Section(f"How far {trust.relation} on {trust.lm} can be trusted", (Paragraph(asked),)),
+            Section("Calibration", (Paragraph(calibration_sentence(trust.calibration)), bins)),
+            Section("Abstention", (areas, Paragraph(_at_risk(trust)))),
+            Section("Answer sets", (Paragraph(_answer_sets(trust)),)),
+            Section("Consistency", tuple(map(Paragraph, _consistency(trust)))),
+            Section("Nearest words", (Paragraph(words),)),
+        ),
+    )
+
+
+def _bin_row(one: Bin) -> tuple[str | Cell, ...]:
+    """Return a bar as long as the fraction that is right, with a mark at the mean probability."""
+    bar = list("█" * round(_BAR * one.accuracy) + "·" * (_BAR - round(_BAR * one.accuracy)))
+    bar.insert(round(_BAR * min(one.confidence, 1.0)), "│")
+    share = f"{100 * one.accuracy:5.1f} % of {one.count} right"
+    return f"{100 * one.low:3.0f}–{100 * one.high:3.0f} %", Cell("".join(bar), mark="bar"), share
+
+
+def _at_risk(trust: Trust) -> str:
+    at_risk = trust.at_risk
+    if at_risk is None:
+        return f"No threshold: {trust.missing['at_risk']}."
+    sure = "" if at_risk.confidence is None else f" (with a confidence of {100 * at_risk.confidence:g} %)"
+    if at_risk.threshold is None:
+        return f"No threshold keeps a risk of {100 * at_risk.risk:g} %{sure} on dev: nothing is answered."
+    found = "none" if at_risk.found_risk is None else per_cent(at_risk.found_risk)
+    return (
+        f"At a risk of {100 * at_risk.risk:g} %{sure}, answers of {per_cent(at_risk.threshold)} or more are given: "
+        f"{at_risk.answered} of {at_risk.questions} x's are answered ({per_cent(at_risk.coverage)}), {found} of them "
+        f"wrong; on dev, {per_cent(at_risk.dev_coverage)}, {per_cent(at_risk.dev_risk)} of them wrong."
+    )
+
+
+def _answer_sets(trust: Trust) -> str:
+    sets = trust.answer_sets
+    if sets is None:
+        return f"None; {trust.missing['answer_sets']}."
+    cut = f" {sets.cut} x's may have more answers than were kept." if sets.cut else ""
+    return (
+        f"All answers of {per_cent(sets.threshold)} or more (the best F1 on dev) have precision "
+        f"{100 * sets.precision:.1f}, recall {100 * sets.recall:.1f} and F1 {per_cent(sets.f1)} over all answers, "
+        f"F1 {per_cent(sets.mean_f1)} as a mean over x's, of which {trust.several_ys} have several ys.{cut}"
+    )
+
+
+def _consistency(trust: Trust) -> list[str]:
+    found = trust.consistency
+    if found is None:
+        return [f"None; {trust.missing['consistency']}."]
+    said = [f"How often its {found.prompts} prompts give the same answer:"]
+    for name, agreement in (("", found.all), (" that it answers correctly", found.right)):
+        if agreement is not None:
+            weighted = NONE if agreement.weighted is None else f"{100 * agreement.weighted:.1f}"
+            said.append(
+                f"  {agreement.questions} x's{name}: {per_cent(agreement.pairs)} of the pairs of prompts agree "
+                f"({weighted} % by weight), all prompts agree on {per_cent(agreement.all_agree)} of the x's, and "
+                f"{per_cent(agreement.with_mixture)} of the weight agrees with the mixture."
+            )
+    return said
+
+
+def projection_sentence(found: Projection) -> str:
+    """Return how well the nearest words alone score."""
+    return (
+        f"Asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them differ "
+        f"from the hard prompt), the LM scores P@1 {found.projected['P@1']:.1f}; the tuned vectors score "
+        f"{found.tuned['P@1']:.1f} ({found.facts} {found.split} facts, {found.left_out} left out; among "
+        f"{found.vocabulary})."
+    )

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,14 +16,12 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from askwell.calls import checked
 from askwell.errors import BadOption, NotFinite
-from askwell.evaluation.projection import Projection, closest_words
-from askwell.files import to_json
+from askwell.evaluation.projection import closest_words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import token_text
 from askwell.mixture.mixture import Mixture
-from askwell.prompts.prompt import Prompt
-from askwell.views.printable import visible
+from askwell.views.printable import counted, visible
 
 TIE = "‿"
 """Precedes a piece that continues its left neighbour without a space."""
@@ -116,139 +115,104 @@ class PromptWords:
         return [item for item in self.items if isinstance(item, PromptToken)]
 
     def as_json(self) -> dict[str, Any]:
-        """The prompt as plain data."""
+        """Return the prompt as plain data."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class MixtureWords:
-    """A mixture's prompts in words, and, where it was measured, what these words score as hard prompts."""
-
-    prompts: tuple[PromptWords, ...]
-    projection: Projection | None = None
-
-    def as_json(self) -> list[dict[str, Any]] | dict[str, Any]:
-        """The prompts as plain data; with a projection, an object of both."""
-        listed = [prompt.as_json() for prompt in self.prompts]
-        return listed if self.projection is None else {"prompts": listed, "projection": to_json(self.projection)}
 
 
 @checked
 @torch.no_grad()
 def nearest_words(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
-    """The mixture's prompts in words, heaviest first, each tuned word with the `nearest` ones that follow it."""
+    """Return the prompts of a mixture in words, heaviest first, with the `nearest` words next to each tuned one."""
     if nearest < 0:
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
-    rows_of = [
-        slice(first, first + len(prompt.token_ids))
-        for prompt, first in zip(mixture.prompts, mixture.pairs.first_rows, strict=True)
-    ]
-    for prompt, rows in zip(mixture.prompts, rows_of, strict=True):
-        if not mixture.vectors[rows].isfinite().all():
-            raise NotFinite(
-                f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
-            )
-    ids = torch.tensor(
-        [token for prompt in mixture.prompts for token in prompt.token_ids], dtype=torch.long, device=mixture.lm.device
-    )
-    found = closest_words(mixture.lm, mixture.vectors, ids, nearest + 1)
+    lm, ids = mixture.lm, [token for prompt in mixture.prompts for token in prompt.token_ids]
+    original = torch.tensor(ids, dtype=torch.long, device=lm.device)
+    found = zip(*(part.tolist() for part in closest_words(lm, mixture.vectors, original, nearest + 1)), strict=True)
     ratios = (mixture.vectors.norm(dim=1) / mixture.initial_vectors.norm(dim=1)).tolist()
-    best, best_p, p_of_original = found.words.tolist(), found.p.tolist(), found.p_of_asked.tolist()
-    tell = _Words(mixture.lm)
     tokens = []
-    for row, original in enumerate(ids.tolist()):
-        words = [tell.word(token, p) for token, p in zip(best[row], best_p[row], strict=True)]
-        ratio = ratios[row] if ratios[row] < float("inf") else None  # neither infinite nor NaN
-        tokens.append(PromptToken(tell.word(original, p_of_original[row]), words[0], ratio, tuple(words[1:])))
-    weights, copies = mixture.weights.tolist(), mixture.spec.copies
-    prompts = []
-    for number, (prompt, rows) in enumerate(zip(mixture.prompts, rows_of, strict=True)):
-        prompts.append(
-            PromptWords(
-                weight=weights[number],
-                template=prompt.template.text,
-                copy=number % copies + 1 if copies > 1 else None,
-                copies=copies,
-                items=_in_order(prompt, tokens[rows]),
-                original_is_initial=mixture.spec.initial == "words",
-                cut_text=prompt.template.after if _is_cut(prompt) else "",
-                end=_end(mixture, number) if _is_cut(prompt) else "",
-                deep_norms=_deep_norms(mixture, rows) if prompt.token_ids else {},
-                sentences=prompt.tokens.sentences,
-            )
-        )
+    for token, (words, ps, p), ratio in zip(ids, found, ratios, strict=True):
+        tuned, *others = (_word(lm, *one) for one in zip(words, ps, strict=True))
+        is_known = ratio < float("inf")  # neither infinite nor NaN
+        tokens.append(PromptToken(_word(lm, token, p), tuned, ratio if is_known else None, tuple(others)))
+    prompts = [_prompt_words(mixture, number, tokens) for number in range(len(mixture.prompts))]
     return sorted(prompts, key=lambda prompt: -prompt.weight)  # the sort is stable: ties stay in their order
 
 
-def brightness(p: float, words: int) -> float:
-    """0 for a word that is no more probable than chance among this many words, 1 for a certain one; linear in log p.
-
-    Linear in p, all would be dark: in BERT even a word's own vector makes it hardly more probable than chance.
-    """
-    return 1.0 if p * words > words - 1 else max(0.0, 1 + math.log(max(p, sys.float_info.min)) / math.log(words))
-
-
-class _Words:
-    """Tokens of an LM as words."""
-
-    def __init__(self, lm: FrozenLM) -> None:
-        self._lm, self._marker = lm, lm.wording.marker
-        self._special = frozenset(lm.tokenizer.all_special_ids)
-        self._bytes = {char: byte for byte, char in bytes_to_unicode().items()} if self._marker == "Ġ" else {}
-
-    def word(self, token: int, p: float) -> Word:
-        """The token as a word of probability p."""
-        name = self._lm.tokenizer.convert_ids_to_tokens(token)
-        is_plain = isinstance(name, str) and token not in self._special
-        glued = is_plain and name.startswith(self._marker) == (self._lm.wording.marks is Place.GLUED)
-        text = self._text(token, name) if is_plain else token_text(self._lm, token)
-        return Word(token, text, glued, p, brightness(p, self._lm.word_count))
-
-    def _text(self, token: int, name: str) -> str:
-        if all(char in self._bytes for char in name):  # byte-level: a token may hold parts of characters
-            spelled = bytes(self._bytes[char] for char in name)
-            return spelled.decode(errors="backslashreplace").removeprefix(" ")
-        return "" if name == self._marker else token_text(self._lm, token)
-
-
-def _in_order(prompt: Prompt, tokens: list[PromptToken]) -> tuple[PromptToken | BlankPlace, ...]:
+def _prompt_words(mixture: Mixture, number: int, tokens: Sequence[PromptToken]) -> PromptWords:
+    """Return one prompt in words, given the tokens of all prompts."""
+    prompt, copies, first = mixture.prompts[number], mixture.spec.copies, mixture.pairs.first_rows[number]
+    before, between, after = (len(part) for part in (prompt.tokens.before, prompt.tokens.between, prompt.tokens.after))
+    rows, is_cut = slice(first, first + len(prompt.token_ids)), len(prompt.token_ids) < before + between + after
+    if not mixture.vectors[rows].isfinite().all():
+        raise NotFinite(
+            f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
+        )
     places = {"[X]": prompt.tokens.x_place, "[Y]": prompt.tokens.y_place}
-    names = prompt.template.first, prompt.template.second
-    first, second = (BlankPlace(name, places[name] is Place.GLUED) for name in names)
-    first_at = len(prompt.tokens.before)
-    second_at = first_at + len(prompt.tokens.between)
-    return (*tokens[:first_at], first, *tokens[first_at:second_at], second, *tokens[second_at:])
-
-
-def _is_cut(prompt: Prompt) -> bool:
-    tokens = prompt.tokens
-    return len(prompt.token_ids) < len(tokens.before) + len(tokens.between) + len(tokens.after)
+    blanks = [BlankPlace(name, places[name] is Place.GLUED) for name in (prompt.template.first, prompt.template.second)]
+    items: list[PromptToken | BlankPlace] = list(tokens[rows])
+    items.insert(before, blanks[0])
+    items.insert(before + between + 1, blanks[1])
+    return PromptWords(
+        weight=float(mixture.weights[number]),
+        template=prompt.template.text,
+        copy=number % copies + 1 if copies > 1 else None,
+        copies=copies,
+        items=tuple(items),
+        original_is_initial=mixture.spec.initial == "words",
+        cut_text=prompt.template.after if is_cut else "",
+        end=_end(mixture, number) if is_cut else "",
+        deep_norms={
+            stack: tuple(float(delta[rows].norm(dim=1).mean()) for delta in layers)
+            for stack, layers in (mixture.layer_deltas.items() if prompt.token_ids else ())
+        },
+        sentences=prompt.tokens.sentences,
+    )
 
 
 def _end(mixture: Mixture, number: int) -> str:
-    """The text of the token that ends answers to a prompt; none if answers have one token."""
+    """Return the text of the token that ends answers to a prompt; none if answers have one token."""
     end = mixture.long_answers.end_of(number)
     if end is None or mixture.answer_kind is None or not mixture.answer_kind.any_length:
         return ""
     return str(mixture.lm.tokenizer.decode([end])).strip()
 
 
-def _deep_norms(mixture: Mixture, rows: slice) -> dict[str, tuple[float, ...]]:
-    return {
-        stack: tuple(float(delta[rows].norm(dim=1).mean()) for delta in layers)
-        for stack, layers in mixture.layer_deltas.items()
-    }
+def _word(lm: FrozenLM, token: int, p: float) -> Word:
+    """Return a token as a word of probability p."""
+    marker, name = lm.wording.marker, lm.tokenizer.convert_ids_to_tokens(token)
+    text, glued = token_text(lm, token), False
+    if isinstance(name, str) and token not in lm.tokenizer.all_special_ids:
+        glued = name.startswith(marker) == (lm.wording.marks is Place.GLUED)
+        of_bytes = _bytes_of_characters() if marker == "Ġ" else {}
+        if all(char in of_bytes for char in name):  # byte-level: a token may hold parts of characters
+            text = bytes(of_bytes[char] for char in name).decode(errors="backslashreplace").removeprefix(" ")
+        elif name == marker:
+            text = ""
+    return Word(token, text, glued, p, brightness(p, lm.word_count))
+
+
+@cache
+def _bytes_of_characters() -> dict[str, int]:
+    """Return the bytes that byte-level tokenizers write as characters."""
+    return {char: byte for byte, char in bytes_to_unicode().items()}
+
+
+def brightness(p: float, words: int) -> float:
+    """Compute 0 for a word no more probable than chance among this many, 1 for a certain one; linear in log p.
+
+    Linear in p, all would be dark: in BERT even a word's own vector makes it hardly more probable than chance.
+    """
+    return 1.0 if p * words > words - 1 else max(0.0, 1 + math.log(max(p, sys.float_info.min)) / math.log(words))
 
 
 NOT_AN_EXPLANATION = "Nearest words are not an explanation of a soft prompt."
 
 
 def notes_on_prompt(prompt: PromptWords) -> list[str]:
-    """Notes on one prompt: which part of its template is not read, and how far later layers are moved."""
+    """Return notes on one prompt: which part of its template is not read, and how far later layers are moved."""
     notes = []
     if prompt.sentences:
-        count = len(prompt.sentences)
-        notes.append(f"{count} example{'s' if count > 1 else ''} before the question, each on a new line")
+        notes.append(f"{counted(len(prompt.sentences), 'example')} before the question, each on a new line")
     if cut := prompt.cut_text.strip():
         notes.append(_note_on_cut(cut, prompt.end))
     for stack, norms in prompt.deep_norms.items():
@@ -259,7 +223,7 @@ def notes_on_prompt(prompt: PromptWords) -> list[str]:
 
 
 def _note_on_cut(cut: str, end: str) -> str:
-    """What becomes of the text after y."""
+    """Say what becomes of the text after y."""
     if not end:
         return f"cut off after [Y], not read by the LM: “{visible(cut)}”"
     if end == cut:
@@ -268,12 +232,12 @@ def _note_on_cut(cut: str, end: str) -> str:
 
 
 def copy_of(prompt: PromptWords) -> str:
-    """Which copy of its template the prompt is, if there are several."""
+    """Say which copy of its template the prompt is, if there are several."""
     return "" if prompt.copy is None else f"copy {prompt.copy} of {prompt.copies}"
 
 
 def notes_on_all(prompts: Sequence[PromptWords]) -> list[str]:
-    """Notes on the whole drawing."""
+    """Return notes on the whole drawing."""
     notes = []
     if any(not prompt.original_is_initial for prompt in prompts):
         notes.append(

@@ -1,18 +1,31 @@
-"""Soft prompts as a chart, with a row of tuned words in blue above the original words in red for each.
+"""Soft prompts as a document: a chart of their words, and all figures as tables.
+
+For each prompt, the chart has a row of tuned words in blue above the original words in red.
 
 A word's colour fades towards grey as its probability falls to chance. Blue, red and grey are about equally light, as
 far from white as from black, so that they can be read on both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from askwell.views.document import (
+    Block,
+    Cell,
+    Document,
+    Drawing,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+    table,
+)
 from askwell.views.drawing import Chart, chart_style, light, new_figure, place, text_width
-from askwell.views.printable import visible
+from askwell.views.printable import NONE, counted, visible
 from askwell.views.words import (
-    TIE,
+    NOT_AN_EXPLANATION,
     BlankPlace,
     PromptToken,
     PromptWords,
@@ -30,14 +43,14 @@ _TINT = 0.35  # a word at chance keeps this much of its colour, so that tuned an
 
 
 def faded(colour: RGB, p: float) -> str:
-    """The colour as #rrggbb: itself at p = 1, a greyish tint of it at p = 0."""
+    """Return the colour as #rrggbb: itself at p = 1, a greyish tint of it at p = 0."""
     share = _TINT + (1 - _TINT) * min(max(p, 0.0), 1.0)
     mixed = (_light(grey) * (1 - share) + _light(full) * share for grey, full in zip(GREY, colour, strict=True))
     return "#" + "".join(f"{_channel(amount):02x}" for amount in mixed)
 
 
 def _light(channel: int) -> float:
-    """The linear intensity of an sRGB channel."""
+    """Return the linear intensity of an sRGB channel."""
     value = channel / 255
     return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
@@ -48,12 +61,12 @@ def _channel(amount: float) -> int:
 
 
 def weight_figure(weight: float) -> str:
-    """A prompt's weight with three decimals; a weight that would look like 0 is shown as small."""
+    """Write a prompt's weight with three decimals; one that would look like 0 is shown as small."""
     return "<0.001" if 0 < weight < 0.0005 else f"{weight:.3f}"
 
 
 def probability_figure(p: float) -> str:
-    """A probability in a few digits, which distinguish even small ones."""
+    """Write a probability in a few digits, which distinguish even small ones."""
     return f"{p:.2f}" if p >= 0.095 else f"{p:.1g}".replace("e-0", "e-")
 
 
@@ -62,12 +75,11 @@ _ROOM = _PAGE - _MARGIN - _LEFT  # a word that is wider is set smaller
 _TITLE, _WEIGHT, _TUNED, _ORIGINAL, _NOTE = 20.0, 14.0, 18.0, 13.0, 12.0
 _SMALLEST, _LARGEST = 0.65, 1.8  # a word's size follows |v| / |v0| between these
 _GAP, _GLUED_GAP = 15.0, 3.0
-_TIE_SHARE = 0.6  # the size of a tie relative to its word
 _BAR, _LINE = 84.0, 17.0
 
 
 def words_chart(prompts: Sequence[PromptWords], title: str, *, heading: bool = True) -> Chart:
-    """The prompts from top to bottom, with a legend; without a heading, the title is not drawn."""
+    """Draw the prompts from top to bottom, with a legend; without a heading, the title is not drawn."""
     with chart_style():
         drawing = _Drawing()
         if heading:
@@ -83,23 +95,45 @@ def words_chart(prompts: Sequence[PromptWords], title: str, *, heading: bool = T
         return Chart(drawing.finished(), visible(title), f"Soft prompts, tuned (original) words. {described}.")
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A blank, or a tuned word over its original one."""
+class _Word(NamedTuple):
+    """A word as it is drawn: a blank, a tuned word, or an original one."""
 
-    item: PromptToken | BlankPlace
+    kind: str
+    text: str
     size: float
-    """Of the upper word's letters."""
-    size_below: float
-    """0 if there is nothing below."""
+    colour: str
     width: float
+    font_weight: str
+
+
+def _word(kind: str, text: str, size: float, colour: str, font_weight: str = "normal") -> _Word:
+    width = text_width(text, size, font_weight)
+    return _Word(kind, text, size / max(1.0, width / _ROOM), colour, min(width, _ROOM), font_weight)
+
+
+class _Column(NamedTuple):
+    """A blank, or a tuned word over its original one unless that is the same."""
+
+    words: list[_Word]
+    gap: float
+    """The space before it."""
 
     @property
-    def gap(self) -> float:
-        """The space before it."""
-        item = self.item
-        glued = item.glued if isinstance(item, BlankPlace) else item.original.glued and item.tuned.glued
-        return _GLUED_GAP if glued else _GAP
+    def width(self) -> float:
+        """How wide it is, in pixels."""
+        return max(word.width for word in self.words)
+
+
+def _column(item: PromptToken | BlankPlace) -> _Column:
+    if isinstance(item, BlankPlace):
+        words, glued = [_word("blank", item.shown, _TUNED, light("ink"), "bold")], item.glued
+    else:
+        size = _TUNED * min(max(1.0 if item.size_ratio is None else item.size_ratio, _SMALLEST), _LARGEST)
+        words, glued = [_word("tuned", item.tuned.shown, size, faded(BLUE, item.tuned.brightness))], item.tuned.glued
+        if not item.is_same_word:
+            words.append(_word("original", item.original.shown, _ORIGINAL, faded(RED, item.original.brightness)))
+            glued = glued and item.original.glued
+    return _Column(words, _GLUED_GAP if glued else _GAP)
 
 
 class _Drawing:
@@ -113,18 +147,18 @@ class _Drawing:
         self.y = _MARGIN
 
     def finished(self) -> Any:
-        """The figure, as high as what was drawn."""
+        """Return the figure, as high as what was drawn."""
         height = self.y + _MARGIN - 8
         self._figure.set_figheight(height / self._figure.dpi)
         self._axes.set_ylim(height, 0)
         return self._figure
 
     def text(self, x: float, y: float, text: str, size: float, colour: str, **how: Any) -> None:
-        """A text that begins at x, on the baseline y."""
+        """Write a text that begins at x, on the baseline y."""
         self._axes.text(x, y, text, fontsize=size, color=colour, va="baseline", **how)
 
     def lines(self, text: str, x: float, size: float, role: str, step: float = _LINE, **how: Any) -> None:
-        """A text in lines that fit the page."""
+        """Write a text in lines that fit the page."""
         weight = how.get("fontweight", "normal")
         words, space = text.split(), text_width("n n", size, weight) - text_width("nn", size, weight)
         room = _PAGE - _MARGIN - x
@@ -133,7 +167,7 @@ class _Drawing:
             self.y += step
 
     def prompt(self, prompt: PromptWords, share: float) -> None:
-        """One prompt; `share` is its weight as a share of the heaviest one's."""
+        """Draw one prompt; `share` is its weight as a share of the heaviest one's."""
         self._rule()
         top = self.y
         self.y += 14
@@ -142,14 +176,17 @@ class _Drawing:
             for line in prompt.lines
         )
         for number, columns in enumerate(chain.from_iterable(lines)):
-            baseline = self.y + max(column.size for column in columns)
+            baseline = self.y + max(column.words[0].size for column in columns)
             if number == 0:
                 self._weight(prompt, baseline, share)
             x = _LEFT - columns[0].gap
             for column in columns:
-                self._column(column, x + column.gap + column.width / 2, baseline)
+                middle = x + column.gap + column.width / 2
+                for word, y in zip(column.words, (baseline, baseline + _ORIGINAL + 6), strict=False):
+                    how: Any = {"ha": "center", "gid": word.kind, "fontweight": word.font_weight}
+                    self.text(middle, y, word.text, word.size, word.colour, **how)
                 x += column.gap + column.width
-            self.y = baseline + (_ORIGINAL + 16 if any(column.size_below for column in columns) else 14)
+            self.y = baseline + (_ORIGINAL + 16 if any(len(column.words) > 1 for column in columns) else 14)
         self.y = max(self.y, top + (70 if prompt.copy is not None else 46))
         for note in notes_on_prompt(prompt):
             self.y += _NOTE
@@ -166,29 +203,8 @@ class _Drawing:
         if prompt.copy is not None:
             self.text(_MARGIN, baseline + 30, copy_of(prompt), _NOTE, light("pale"))
 
-    def _column(self, column: _Column, middle: float, baseline: float) -> None:
-        item = column.item
-        if isinstance(item, BlankPlace):
-            self._word(middle, baseline, item.shown, column.size, light("ink"), "blank", fontweight="bold")
-            return
-        self._word(middle, baseline, item.tuned.shown, column.size, faded(BLUE, item.tuned.brightness), "tuned")
-        if column.size_below:
-            colour, below = faded(RED, item.original.brightness), baseline + _ORIGINAL + 6
-            self._word(middle, below, item.original.shown, column.size_below, colour, "original")
-
-    def _word(self, middle: float, y: float, shown: str, size: float, colour: str, gid: str, **how: Any) -> None:
-        """A word in the middle of its column; its tie is smaller and pale."""
-        word = shown.removeprefix(TIE)
-        tie = text_width(TIE, _TIE_SHARE * size) if word != shown else 0.0
-        if tie:
-            left = middle - _word_width(shown, size, how.get("fontweight", "normal")) / 2 + tie
-            self.text(left, y, TIE, _TIE_SHARE * size, light("pale"), ha="right")
-            self.text(left, y, word, size, colour, gid=gid, **how)
-        else:
-            self.text(middle, y, word, size, colour, gid=gid, ha="center", **how)
-
     def legend(self, prompts: Sequence[PromptWords]) -> None:
-        """What colours, sizes and bars mean, and what words cannot show."""
+        """Explain colours, sizes and bars, and what words cannot show."""
         self._rule()
         self.y += 26
         self._run(
@@ -215,7 +231,7 @@ class _Drawing:
             self.lines(note, _MARGIN, _NOTE, "pale")
 
     def _run(self, *pieces: tuple[str, float, str], x: float = _MARGIN) -> float:
-        """Pieces of text one after the other on one baseline; returns where the next would begin."""
+        """Write pieces of text one after the other on one baseline, and return where the next would begin."""
         for text, size, colour in pieces:
             self.text(x, self.y, text, size, colour)
             x += text_width(text, size) + 7
@@ -229,7 +245,7 @@ class _Drawing:
 
 
 def _in_words(prompt: PromptWords) -> str:
-    """The sentence, for those who cannot see it."""
+    """Return the sentence, for those who cannot see it."""
     return " ".join(
         item.shown
         if isinstance(item, BlankPlace)
@@ -238,25 +254,10 @@ def _in_words(prompt: PromptWords) -> str:
     )
 
 
-def _column(item: PromptToken | BlankPlace) -> _Column:
-    if isinstance(item, BlankPlace):
-        return _Column(item, _TUNED, 0.0, _word_width(item.shown, _TUNED, "bold"))
-    ratio = 1.0 if item.size_ratio is None else item.size_ratio
-    size, below = _TUNED * min(max(ratio, _SMALLEST), _LARGEST), 0.0 if item.is_same_word else _ORIGINAL
-    tuned, original = _word_width(item.tuned.shown, size), _word_width(item.original.shown, below) if below else 0.0
-    shrink_tuned, shrink_original = max(1.0, tuned / _ROOM), max(1.0, original / _ROOM)
-    return _Column(item, size / shrink_tuned, below / shrink_original, min(max(tuned, original), _ROOM))
-
-
-def _word_width(shown: str, size: float, weight: str = "normal") -> float:
-    word = shown.removeprefix(TIE)
-    return text_width(word, size, weight) + (text_width(TIE, _TIE_SHARE * size) if word != shown else 0.0)
-
-
 def in_lines(
     items: Iterable[T], room: int | float, width: Callable[[T], int | float], gap: Callable[[T], int | float]
 ) -> Iterator[list[T]]:
-    """The items in lines that fit the room, with a gap before each but the first; one that is too wide is alone."""
+    """Yield lines of items that fit the room, with a gap before each but the first; one that is too wide is alone."""
     line, used = [], 0.0
     for item in items:
         if line and used + gap(item) + width(item) > room:
@@ -265,3 +266,63 @@ def in_lines(
         used += width(item) + (gap(item) if line else 0.0)
         line.append(item)
     yield line
+
+
+def words_document(
+    prompts: Sequence[PromptWords],
+    title: str,
+    *,
+    lm: str | None = None,
+    relation: str | None = None,
+    score: str | None = None,
+) -> Document:
+    """Return the prompts of a mixture in words; `score` says what the nearest words score as hard prompts."""
+    about = {"LM": lm, "Relation": relation, "Prompts": str(len(prompts))}
+    return Document(
+        visible(title),
+        about=tuple((name, visible(value)) for name, value in about.items() if value),
+        sections=(
+            Section("", (words_figure(prompts, title, score),)),
+            Section("All figures", tuple(_tables(prompts))),
+        ),
+    )
+
+
+def words_figure(prompts: Sequence[PromptWords], title: str, score: str | None = None) -> Figure:
+    """Return the chart of the prompts, with what can be read into it."""
+    caption = NOT_AN_EXPLANATION if score is None else f"{NOT_AN_EXPLANATION} {visible(score)}"
+    return Figure((Drawing("words", words_chart(prompts, title, heading=False)),), caption, wide=True)
+
+
+def _tables(prompts: Sequence[PromptWords]) -> list[Block]:
+    """Return the prompts with their weights, and for each of them a folded table of its vectors."""
+    notes = [
+        "; ".join(visible(note) for note in (copy_of(prompt), *notes_on_prompt(prompt)) if note) for prompt in prompts
+    ]
+    listed = prompt_table([(prompt.weight, prompt.template) for prompt in prompts], notes)
+    explained = Paragraph(
+        "Each word w is shown with its probability p(w | v), the softmax over the vocabulary of the LM’s word "
+        "embeddings times the tuned vector v; w0 is the word in its place in the template, v0 the vector it began with."
+    )
+    return [listed, explained, *(_vectors(prompt) for prompt in prompts if prompt.tokens)]
+
+
+def prompt_table(prompts: Sequence[tuple[float, str]], notes: Sequence[str] = ()) -> Table:
+    """Return weights and templates, with notes on them."""
+    rows = [
+        (weight_figure(weight), Cell(visible(template), note=note))
+        for (weight, template), note in zip(prompts, notes or [""] * len(prompts), strict=True)
+    ]
+    return table(("weight", "template"), rows, numbers=("weight",))
+
+
+def _vectors(prompt: PromptWords) -> Table:
+    headings = ("#", "tuned, p(w | v)", "original, p(w0 | v)", "|v| / |v0|", "next nearest, p(w | v)")
+    rows = []
+    for number, token in enumerate(prompt.tokens, 1):
+        ratio = NONE if token.size_ratio is None else f"{token.size_ratio:.2f}"
+        nearest = ", ".join(f"{word.shown} {probability_figure(word.p)}" for word in token.next_nearest)
+        both = (Cell(one.shown, strong=True, note=probability_figure(one.p)) for one in (token.tuned, token.original))
+        rows.append((str(number), *both, ratio, nearest or NONE))
+    folded = f"{visible(prompt.template)}: {counted(len(prompt.tokens), 'vector')}"
+    return replace(table(headings, rows, numbers=("#", "|v| / |v0|")), folded=folded)

@@ -27,7 +27,7 @@ def walk_gpt2(model: Any, block: FeedForward) -> Walk:
         Layer(
             stacked(layer.attn.c_attn.weight.T, layer.attn.c_attn.bias),
             layer.attn.c_proj,
-            block.after_attention(layer.ln_2, layer.mlp),
+            block.finish_pre_norm(layer.ln_2, layer.mlp),
             layer.attn.head_dim,
             layer.attn.scaling,
             layer.ln_1,
@@ -46,7 +46,7 @@ def walk_opt(model: Any, block: FeedForward) -> Walk | None:
         Layer(
             apart(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
             layer.self_attn.out_proj,
-            block.after_attention(layer.final_layer_norm, nn.Sequential(layer.fc1, layer.activation_fn, layer.fc2)),
+            block.finish_pre_norm(layer.final_layer_norm, nn.Sequential(layer.fc1, layer.activation_fn, layer.fc2)),
             layer.self_attn.head_dim,
             layer.self_attn.scaling,
             layer.self_attn_layer_norm,
@@ -69,7 +69,7 @@ def walk_gpt_neox(model: Any, block: FeedForward) -> Walk:
         Layer(
             interleaved(layer.attention.query_key_value, layer.attention.head_size),
             layer.attention.dense,
-            block.after_attention(layer.post_attention_layernorm, layer.mlp, parallel=layer.use_parallel_residual),
+            block.finish_pre_norm(layer.post_attention_layernorm, layer.mlp, parallel=layer.use_parallel_residual),
             layer.attention.head_size,
             layer.attention.scaling,
             layer.input_layernorm,
@@ -87,7 +87,7 @@ def walk_llama(model: Any, block: FeedForward) -> Walk:
             layer.self_attn,
             layer.input_layernorm,
             layer.self_attn.o_proj,
-            block.after_attention(layer.post_attention_layernorm, layer.mlp),
+            block.finish_pre_norm(layer.post_attention_layernorm, layer.mlp),
         )
         for layer in base.layers
     ]
@@ -102,7 +102,7 @@ def walk_olmo2(model: Any, block: FeedForward) -> Walk:
             layer.self_attn,
             nn.Identity(),
             nn.Sequential(layer.self_attn.o_proj, layer.post_attention_layernorm),
-            block.after_attention(nn.Identity(), nn.Sequential(layer.mlp, layer.post_feedforward_layernorm)),
+            block.finish_pre_norm(nn.Identity(), nn.Sequential(layer.mlp, layer.post_feedforward_layernorm)),
             norms_heads=False,
         )
         for layer in base.layers
@@ -121,7 +121,7 @@ def walk_gemma(model: Any, block: FeedForward) -> Walk | None:
             layer.self_attn,
             layer.input_layernorm,
             nn.Sequential(layer.self_attn.o_proj, layer.post_attention_layernorm),
-            block.after_attention(
+            block.finish_pre_norm(
                 layer.pre_feedforward_layernorm, nn.Sequential(layer.mlp, layer.post_feedforward_layernorm)
             ),
             cap=None if turns_by_kind else layer.self_attn.attn_logit_softcapping,  # Gemma 3 has the option, unused
@@ -160,7 +160,7 @@ def walk_modernbert(model: Any, block: FeedForward) -> Walk:
         Layer(
             stacked(layer.attn.Wqkv.weight, layer.attn.Wqkv.bias),
             layer.attn.Wo,
-            block.after_attention(layer.mlp_norm, layer.mlp),
+            block.finish_pre_norm(layer.mlp_norm, layer.mlp),
             layer.attn.head_dim,
             layer.attn.head_dim**-0.5,
             layer.attn_norm,
@@ -206,7 +206,7 @@ def _bert_layers(base: Any, block: FeedForward) -> list[Layer]:
     layers = []
     for layer in base.encoder.layer:
         inner, after, feed = layer.attention.self, layer.attention.output, layer.intermediate
-        finish = block.after_norm(
+        finish = block.finish_post_norm(
             after.LayerNorm, feed.dense, feed.intermediate_act_fn, layer.output.dense, layer.output.LayerNorm
         )
         project = apart(inner.query, inner.key, inner.value)
@@ -219,7 +219,9 @@ def walk_distilbert(model: Any, block: FeedForward) -> Walk:
     layers = []
     for layer in model.distilbert.transformer.layer:
         inner, feed = layer.attention, layer.ffn
-        finish = block.after_norm(layer.sa_layer_norm, feed.lin1, feed.activation, feed.lin2, layer.output_layer_norm)
+        finish = block.finish_post_norm(
+            layer.sa_layer_norm, feed.lin1, feed.activation, feed.lin2, layer.output_layer_norm
+        )
         project = apart(inner.q_lin, inner.k_lin, inner.v_lin)
         layers.append(Layer(project, inner.out_lin, finish, inner.attention_head_size, inner.scaling))
 
@@ -238,7 +240,7 @@ def walk_albert(model: Any, block: FeedForward) -> Walk:
         group = encoder.albert_layer_groups[int(number / (config.num_hidden_layers / config.num_hidden_groups))]
         for layer in group.albert_layers:
             inner = layer.attention
-            finish = block.after_norm(
+            finish = block.finish_post_norm(
                 inner.LayerNorm, layer.ffn, layer.activation, layer.ffn_output, layer.full_layer_layer_norm
             )
             project = apart(inner.query, inner.key, inner.value)
@@ -309,6 +311,8 @@ def _bart_embed(stack: Any, words: Tensor, rows: Rows) -> Tensor:
 
 def _bart_layer(layer: Any, last_attention_norm: Part, block: FeedForward) -> Layer:
     inner = layer.self_attn
-    finish = block.after_norm(last_attention_norm, layer.fc1, layer.activation_fn, layer.fc2, layer.final_layer_norm)
+    finish = block.finish_post_norm(
+        last_attention_norm, layer.fc1, layer.activation_fn, layer.fc2, layer.final_layer_norm
+    )
     project = apart(inner.q_proj, inner.k_proj, inner.v_proj)
     return Layer(project, inner.out_proj, finish, inner.head_dim, inner.scaling)

@@ -148,7 +148,7 @@ class ByHead:
         self._group, self._heads = group, (query_heads, key_heads)
         pairs, queries = group.query_rows.shape
         self.shape = (pairs * key_heads, query_heads // key_heads * queries)
-        self._masks: dict[torch.dtype, Tensor | None] = {}
+        self._masks: dict[torch.dtype, Tensor] = {}
 
     def of_queries(self, rows: Float[Tensor, "queries width"], head_size: int) -> Tensor:
         """Return queries by head, from rows of queries, or of their gradients."""
@@ -184,17 +184,13 @@ class ByHead:
 
     def mask(self, dtype: torch.dtype) -> Float[Tensor, "pairs_and_heads queries keys"] | None:
         """Return what is added to the scores: -inf where a query does not see a key; None if all see all."""
-        if dtype not in self._masks:
-            self._masks[dtype] = self._mask(dtype)
-        return self._masks[dtype]
-
-    def _mask(self, dtype: torch.dtype) -> Tensor | None:
         visible, (query_heads, key_heads) = self._group.visible, self._heads
-        if visible is None:
-            return None
-        hidden = torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
-        heads = key_heads if visible.shape[1] == 1 else query_heads
-        return hidden[:, None].expand(-1, heads, -1, -1).reshape(self.shape[0], -1, visible.shape[2])
+        if visible is not None and dtype not in self._masks:
+            hidden = torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
+            heads = key_heads if visible.shape[1] == 1 else query_heads
+            by_head = hidden[:, None].expand(-1, heads, -1, -1)
+            self._masks[dtype] = by_head.reshape(self.shape[0], -1, visible.shape[2])
+        return self._masks.get(dtype)
 
     @cached_property
     def _is_query(self) -> Bool[Tensor, "pairs_and_heads queries 1"] | None:

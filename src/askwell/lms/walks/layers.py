@@ -198,7 +198,7 @@ class FeedForward:
             self.post_norm = torch.compile(_after_residual, dynamic=True, backend=backend)
             self.pre_norm = torch.compile(_before_residual, dynamic=True, backend=backend)
 
-    def after_attention(self, norm: Part, mlp: Part, *, parallel: bool = False) -> Callable[[Tensor, Tensor], Tensor]:
+    def finish_pre_norm(self, norm: Part, mlp: Part, *, parallel: bool = False) -> Callable[[Tensor, Tensor], Tensor]:
         """Return how a pre-norm layer ends; in parallel, its feed-forward block reads the layer's input."""
 
         def finish(rows: Tensor, attended: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ class FeedForward:
 
         return finish
 
-    def after_norm(
+    def finish_post_norm(
         self, attention_norm: Part, up: Part, activation: Part, down: Part, norm: Part
     ) -> Callable[[Tensor, Tensor], Tensor]:
         """Return how a post-norm layer ends."""

@@ -36,12 +36,6 @@ class KeptRows:
         """Return how many of the encoder's rows there are."""
         return len(self.source[0][0]) if self.source else 0
 
-    @classmethod
-    def joined(cls, parts: "Sequence[KeptRows]") -> "KeptRows":
-        """Return the rows of all parts, one part after the other."""
-        sources = [part.source for part in parts if part.source]
-        return cls(_joined([part.layers for part in parts]), _joined(sources) if sources else ())
-
 
 @dataclass(frozen=True)
 class Paths:
@@ -119,7 +113,8 @@ class Past:
             if part.source is not None:
                 sources.append(Paths(part.source.rows + source_rows, part.source.lengths))
             rows, source_rows = rows + part.kept.count, source_rows + part.kept.source_count
-        kept = KeptRows.joined([part.kept for part in parts])
+        of_encoders = [part.kept.source for part in parts if part.kept.source]
+        kept = KeptRows(_joined([part.kept.layers for part in parts]), _joined(of_encoders))
         return cls(kept, Paths.stacked(paths), Paths.stacked(sources) if sources else None)
 
 

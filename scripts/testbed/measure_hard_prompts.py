@@ -1,6 +1,6 @@
 """What an LM of the second testbed answers to hard prompts, by its own forward passes and nothing else of askwell.
 
-    python scripts/testbed/measure.py testbed2:bert [--folder FOLDER] [--relations realm,trade]
+    python scripts/testbed/measure_hard_prompts.py testbed2:bert [--folder FOLDER] [--relations realm,trade]
 
 An answer is right if each of its tokens is the LM's first choice after those before it. A masked LM is given as many
 blanks as y has tokens, and they are filled from left to right. Other right ys of the same x are left out.
