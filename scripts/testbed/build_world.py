@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -164,7 +164,7 @@ def build(into: Path) -> None:
         for by_hand in ("single", "paraphrased"):
             shutil.copytree(FILES / "prompts" / by_hand, into / "prompts" / by_hand, dirs_exist_ok=True)
     (into / "SOURCES.md").write_text(sources_text(), encoding="utf-8")
-    write_manifest(into, text)
+    write_manifest(into, text, SOURCES)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -491,12 +491,12 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
 
 
-def write_manifest(into: Path, text: list[str]) -> None:
+def write_manifest(into: Path, text: list[str], sources: Sequence[str]) -> None:
     """Writes what everything was made from, and the hashes to know it by."""
     built = (path for path in into.rglob("*") if path.is_file() and path.name != "manifest.json")
     files = sorted(path for path in built if into / "lms" not in path.parents)  # LMs are trained, not built
     manifest = {
-        "sources": list(SOURCES),
+        "sources": list(sources),
         "text": {"seed": 0, "sentences": len(text), "sha256": text_hash(text)},
         "files": {path.relative_to(into).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
     }

@@ -106,16 +106,22 @@ class Recipe:
     """The fraction of sentences in which one of the names is hidden, for LMs that learn from hidden words."""
     hidden_words: float = 0.1
     """The fraction of other words that are hidden."""
+    likely_whole_words: bool = False
+    """Whether a name of several words, each of them one token, is as likely to be hidden as one of a single token."""
+    hidden_in_part: float = 0.0
+    """The fraction of hidden names of several tokens whose first tokens are shown."""
     copied_share: float = 0.15
     """The fraction of shown tokens that a denoising decoder is trained to copy."""
     seed: int = 0
 
 
-RECIPES: dict[LMName, Recipe] = {
-    "bert": Recipe(epochs=22, hidden_words=0.07),
-    "roberta": Recipe(epochs=22, hidden_words=0.07),
-    "bart": Recipe(epochs=14, layers=2, hidden_words=0.07),
-    "causal": Recipe(epochs=9, inner=344, peak_rate=2e-3),
+RECIPES: dict[str, Recipe] = {
+    "testbed:bert": Recipe(epochs=22, hidden_words=0.07),
+    "testbed:roberta": Recipe(epochs=22, hidden_words=0.07),
+    "testbed:bart": Recipe(epochs=14, layers=2, hidden_words=0.07),
+    "testbed:causal": Recipe(epochs=9, inner=344, peak_rate=2e-3),
+    "testbed2:bert": Recipe(epochs=40, hidden_words=0.07, likely_whole_words=True, hidden_in_part=0.4),
+    "testbed2:causal": Recipe(epochs=18, inner=344, peak_rate=2e-3),
 }
 
 

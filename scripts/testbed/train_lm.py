@@ -1,6 +1,6 @@
-"""Trains the testbed's LMs from scratch on its own text, with words hidden the way each family of LMs learns.
+"""Trains the testbeds' LMs from scratch on their own texts, with words hidden the way each family of LMs learns.
 
-    python scripts/testbed/train_lm.py bert [--out FOLDER] [--threads N]
+    python scripts/testbed/train_lm.py testbed2:bert [--out FOLDER] [--threads N]
 
 The same command resumes a training that was interrupted.
 """
@@ -18,12 +18,13 @@ import torch
 from jaxtyping import Bool, Int
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from recipe import RECIPES, Recipe, byte_level_tokenizer, learn_merges, new_model, word_piece_tokenizer
+from registers_text import generate_registers_text, load_registers
 from text import generate_text, load_world, text_hash
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from askwell.data.testbed import LMName, lm_names, lms_folder
+from askwell.data.testbed import PREFIX, PREFIXES, LMName, lm_names, lms_folder, prefix_and_name
 from askwell.errors import DamagedFile
 from askwell.files import problem_in, read_tensors, write_tensors, write_whole
 from askwell.training.schedule import warm_up_and_decay
@@ -89,18 +90,23 @@ def choose_hidden(
     share_of_names: float,
     share_of_words: float,
     random: np.random.Generator,
+    *,
+    likely_whole_words: bool = False,
+    in_part: float = 0.0,
 ) -> Bool[Tensor, "chosen longest"]:
-    """The tokens that are hidden: in a fraction of the sentences one whole name, everywhere a fraction of other words.
+    """The tokens that are hidden: in a fraction of the sentences one name, everywhere a fraction of other words.
 
     In a sentence with only one name, nothing could reveal it: half of the time other words are hidden instead, three
     times as many. A sentence that would show everything has one of its words hidden.
     """
     words, names = sentences.words[chosen], sentences.names[chosen]
     last_name, last_word = names.amax(1, keepdim=True), words.amax(1, keepdim=True)
-    picked = _pick_name(names, random)
+    picked = _pick_name(names, words, likely_whole_words, random)
     has_one_name = last_name == 0
     hides_name = torch.from_numpy(random.random((len(words), 1))) < share_of_names * torch.where(has_one_name, 0.5, 1.0)
     hidden = (names == picked) & (names >= 0) & hides_name
+    if in_part:
+        hidden &= ~_shown_first(hidden, in_part, random)
     draws = torch.from_numpy(random.random((len(words), int(last_word.max()) + 1)))
     share_here = share_of_words * torch.where(has_one_name & ~hides_name, 3.0, 1.0)
     hidden |= (draws < share_here).gather(1, words.clamp(min=0)) & (names < 0) & (words >= 0)
@@ -108,12 +114,31 @@ def choose_hidden(
     return hidden | ((words == fallback) & ~hidden.any(1, keepdim=True))
 
 
-def _pick_name(names: Int[Tensor, "chosen longest"], random: np.random.Generator) -> Int[Tensor, "chosen 1"]:
-    """One name of each sentence; a name of one token, as ys are, is three times as likely as a longer one."""
-    tokens = (names[:, :, None] == torch.arange(max(1, int(names.max()) + 1))).sum(1)
-    weights = torch.where(tokens == 1, 3.0, 1.0) * (tokens > 0)
+def _pick_name(
+    names: Int[Tensor, "chosen longest"],
+    words: Int[Tensor, "chosen longest"],
+    likely_whole_words: bool,
+    random: np.random.Generator,
+) -> Int[Tensor, "chosen 1"]:
+    """One name of each sentence; a name of one token (or of whole words), as ys are, is three times as likely."""
+    of_name = names[:, :, None] == torch.arange(max(1, int(names.max()) + 1))
+    tokens = of_name.sum(1)
+    starts = torch.ones_like(words, dtype=torch.bool)
+    starts[:, 1:] = words[:, 1:] != words[:, :-1]
+    likely = tokens == (of_name & starts[:, :, None]).sum(1) if likely_whole_words else tokens == 1
+    weights = torch.where(likely, 3.0, 1.0) * (tokens > 0)
     draws = torch.from_numpy(random.random((len(names), 1))) * weights.sum(1, keepdim=True)
     return (weights.cumsum(1) <= draws).sum(1, keepdim=True)
+
+
+def _shown_first(
+    hidden: Bool[Tensor, "chosen longest"], share: float, random: np.random.Generator
+) -> Bool[Tensor, "chosen longest"]:
+    """The first tokens of names to be hidden that are shown after all, so that an LM learns to go on with a name."""
+    count = hidden.sum(1, keepdim=True)
+    draws = torch.from_numpy(random.random((2, len(hidden), 1)))
+    shown = torch.where(draws[0] < share, (draws[1] * count).floor(), 0.0)  # at least one stays hidden
+    return hidden & (hidden.cumsum(1) <= shown)
 
 
 def with_one_mask_a_word(
@@ -137,28 +162,34 @@ MADE_FROM = "made_from.json"
 _CHECKPOINT = "training.safetensors"
 
 
+def text_of(prefix: str) -> list[str]:
+    """The text of a testbed."""
+    return generate_text() if prefix == PREFIX else generate_registers_text()
+
+
 def train_lm(
     name: LMName,
     folder: Path,
     *,
+    prefix: str = PREFIX,
     recipe: Recipe | None = None,
     threads: int = 2,
 ) -> None:
-    """Train an LM and leave it in the folder as a transformers checkpoint in half precision.
+    """Train an LM of a testbed and leave it in the folder as a transformers checkpoint in half precision.
 
     After each epoch the state is saved in the folder; called again, it continues from there.
     """
-    recipe = recipe or RECIPES[name]
+    recipe = recipe or RECIPES[prefix + name]
     torch.set_num_threads(threads)
     folder.mkdir(parents=True, exist_ok=True)
-    text = list(generate_text())
-    tokenizer = new_tokenizer(name, text)
+    text = text_of(prefix)
+    tokenizer = new_tokenizer(name, text, ys_of(prefix))
     sentences = encode(text, tokenizer)
     torch.manual_seed(recipe.seed)
     model = new_model(name, recipe, tokenizer)
     steps_of_epoch = sum(1 for _ in batches(sentences, recipe.batch, np.random.default_rng(0)))
     optimizer, schedule = _optimizer(model, recipe, steps_of_epoch)
-    made_from = what_it_is_made_from(name, recipe)
+    made_from = what_it_is_made_from(name, recipe, text)
     epoch = _restore(folder, made_from, model, optimizer, schedule, steps_of_epoch)
     while epoch < recipe.epochs:
         random = np.random.default_rng([recipe.seed, epoch])
@@ -172,7 +203,7 @@ def train_lm(
             schedule.step()
             total += loss.item()
         epoch += 1
-        print(f"testbed:{name} epoch {epoch}/{recipe.epochs} loss {total / steps_of_epoch:.3f}", flush=True)
+        print(f"{prefix}{name} epoch {epoch}/{recipe.epochs} loss {total / steps_of_epoch:.3f}", flush=True)
         _keep(folder, made_from, model, optimizer, epoch)
     model.eval().half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -180,21 +211,27 @@ def train_lm(
     (folder / _CHECKPOINT).unlink()
 
 
-def new_tokenizer(name: LMName, text: list[str]) -> PreTrainedTokenizerBase:
+def ys_of(prefix: str) -> set[str]:
+    """What is one token of a testbed's LMs: the ys of one word, and in the second testbed all words of longer ones."""
+    if prefix == PREFIX:
+        world = load_world()
+        return {fact.y for kind in (world.told, world.withheld) for facts in kind.values() for fact in facts}
+    return {word for those in load_registers().truths.values() for fact in those for word in fact.y.split()}
+
+
+def new_tokenizer(name: LMName, text: list[str], ys: set[str]) -> PreTrainedTokenizerBase:
     """The tokenizer of that LM, learned from the text."""
-    world = load_world()
-    ys = {fact.y for kind in (world.told, world.withheld) for facts in kind.values() for fact in facts}
     merges = learn_merges(text, ys)
     if name == "bert":
         return word_piece_tokenizer(merges, {character for sentence in text for character in sentence})
     return byte_level_tokenizer(merges, frame=name != "causal")
 
 
-def what_it_is_made_from(name: LMName, recipe: Recipe) -> dict[str, Any]:
-    """What an LM of the testbed was made from: the hash of the text, and the recipe."""
+def what_it_is_made_from(name: LMName, recipe: Recipe, text: list[str]) -> dict[str, Any]:
+    """What an LM of a testbed was made from: the hash of the text, and the recipe."""
     recipe_json = asdict(recipe)
     digest = hashlib.sha256(json.dumps([name, recipe_json], sort_keys=True).encode()).hexdigest()
-    return {"lm": name, "text_sha256": text_hash(), "recipe": recipe_json, "recipe_sha256": digest}
+    return {"lm": name, "text_sha256": text_hash(text), "recipe": recipe_json, "recipe_sha256": digest}
 
 
 def _loss(
@@ -212,7 +249,15 @@ def _loss(
     if name == "causal":
         hidden_states = model.model(input_ids=ids, attention_mask=real, use_cache=False).last_hidden_state[:, :-1]
         return functional.cross_entropy(model.lm_head(hidden_states[real[:, 1:]]), ids[:, 1:][real[:, 1:]])
-    hidden = choose_hidden(sentences, chosen, recipe.hidden_names, recipe.hidden_words, random)[:, :longest]
+    hidden = choose_hidden(
+        sentences,
+        chosen,
+        recipe.hidden_names,
+        recipe.hidden_words,
+        random,
+        likely_whole_words=recipe.likely_whole_words,
+        in_part=recipe.hidden_in_part,
+    )[:, :longest]
     if name == "bart":
         read = with_one_mask_a_word(ids, words, hidden, tokenizer.mask_token_id, tokenizer.pad_token_id)
         start = torch.full((len(ids), 1), model.config.decoder_start_token_id)
@@ -306,11 +351,12 @@ def _restore(
 def main() -> None:
     """Train the LM that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("lm", choices=lm_names())
+    parser.add_argument("lm", choices=[prefix + name for prefix in PREFIXES for name in lm_names(prefix)])
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: the LM's folder in the package")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    train_lm(options.lm, options.out or lms_folder() / options.lm, threads=options.threads)
+    prefix, name = prefix_and_name(options.lm)
+    train_lm(name, options.out or lms_folder(prefix) / name, prefix=prefix, threads=options.threads)
 
 
 if __name__ == "__main__":

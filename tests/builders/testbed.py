@@ -8,4 +8,4 @@ from askwell.lms.load import load_lm
 
 @cache
 def load_testbed_lm(name: str) -> FrozenLM:
-    return load_lm(f"testbed:{name}", device="cpu")
+    return load_lm(name if ":" in name else f"testbed:{name}", device="cpu")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from askwell.data.names import load_prompts, load_relation
+from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
 from askwell.errors import BadOption, LMUnavailable
 from askwell.lms.load import load_lm
 
@@ -38,6 +38,22 @@ def test_prompts_of_the_testbed_know_their_relation():
 def test_files_are_still_found(tmp_path):
     (tmp_path / "p.jsonl").write_text(json.dumps({"template": "[X] in [Y]"}))
     assert load_prompts(str(tmp_path / "p.jsonl"))[0].text == "[X] in [Y]"
+
+
+def test_names_of_the_second_testbed():
+    realms = load_relation("testbed2:realm")
+    assert realms.name == "testbed2:realm"
+    mined = load_prompts("testbed2:mined", relation=realms)
+    assert mined == load_prompts("testbed2:mined/realm")
+    assert len(mined) >= 12
+    with pytest.raises(BadOption, match="testbed:mined/capital"):
+        load_prompts("testbed:mined", relation=realms)
+    with pytest.raises(BadOption, match="testbed2:mined/berth"):
+        load_prompts("testbed2:mined", relation="testbed:capital")
+    with pytest.raises(BadOption, match="no relation 'realms' in the testbed; did you mean realm"):
+        load_relation("testbed2:realms")
+    assert len(relations_of("testbed2:", None)) == 11
+    assert relation_label("testbed2:birthplace") == "birthplace"
 
 
 def test_an_lm_that_the_testbed_lacks():

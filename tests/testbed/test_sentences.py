@@ -2,13 +2,15 @@
 
 import numpy as np
 import torch
-from train_lm import batches, choose_hidden, encode, new_tokenizer, with_one_mask_a_word
+from train_lm import batches, choose_hidden, encode, new_tokenizer, with_one_mask_a_word, ys_of
+
+from askwell.data.testbed import PREFIX
 
 TEXT = ["Kupang is in Indonesia .", "we visited Lobaye last year .", "they speak Albanian in North Macedonia ."]
 
 
 def encoded(name):
-    tokenizer = new_tokenizer(name, TEXT)
+    tokenizer = new_tokenizer(name, TEXT, ys_of(PREFIX))
     return tokenizer, encode(TEXT, tokenizer)
 
 
@@ -86,3 +88,24 @@ def test_one_mask_stands_for_a_word_of_several_tokens():
         id_ for id_, word in zip(sentences.ids[0].tolist(), sentences.words[0].tolist(), strict=True) if word > 0
     ]
     assert row == [*expected, tokenizer.eos_token_id]
+
+
+def test_names_of_whole_words_can_be_as_likely_as_those_of_one_token():
+    tokenizer = new_tokenizer("bert", TEXT, {"Albanian", "North", "Macedonia"})
+    sentences = encode(TEXT, tokenizer)
+    assert (sentences.names[2] == 1).sum() == 2, "North Macedonia is two tokens"
+    random = np.random.default_rng(0)
+    draws = [choose_hidden(sentences, torch.tensor([2]), 1.0, 0.0, random, likely_whole_words=True) for _ in range(600)]
+    assert 0.44 < np.mean([bool(hidden[0][sentences.names[2] == 1].all()) for hidden in draws]) < 0.56
+
+
+def test_a_name_hidden_in_part_shows_its_first_tokens():
+    _, sentences = encoded("roberta")
+    name = sentences.names[2] == 1  # North Macedonia
+    seen = set()
+    for seed in range(200):
+        hidden = choose_hidden(sentences, torch.tensor([2]), 1.0, 0.0, np.random.default_rng(seed), in_part=1.0)[0]
+        if hidden[name].any():
+            seen.add(tuple(hidden[name].tolist()))
+    length = int(name.sum())
+    assert seen == {tuple([False] * shown + [True] * (length - shown)) for shown in range(length)}

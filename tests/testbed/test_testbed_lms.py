@@ -12,7 +12,7 @@ from train_lm import MADE_FROM
 
 from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
-from askwell.data.testbed import lm_names, lms_folder
+from askwell.data.testbed import PREFIX, lm_names, lms_folder
 from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
 
@@ -24,7 +24,7 @@ def test_an_lm_says_what_it_was_made_from(name):
     folder = lms_folder() / name
     made_from = json.loads((folder / MADE_FROM).read_text())
     assert made_from["text_sha256"] == text_hash()
-    assert made_from["recipe"] == asdict(RECIPES[name])
+    assert made_from["recipe"] == asdict(RECIPES[PREFIX + name])
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4_200_000
 
 

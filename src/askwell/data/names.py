@@ -14,7 +14,7 @@ from askwell.data.in_memory import relation_in_memory
 from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, text_of
 from askwell.data.split import SplitRule, rule_with, split_relation
 from askwell.data.templates import Template, parse_template, read_templates
-from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbed_relation
+from askwell.data.testbed import PREFIXES, prefix_and_name, relation_names, testbed_prompts, testbed_relation
 from askwell.errors import BadFile, BadOption, NoPrompts, UsageError, first_few
 from askwell.files import cache_folder
 
@@ -132,7 +132,7 @@ def load_relation(
 
 
 def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
-    if str(source).startswith(PREFIX):
+    if str(source).startswith(PREFIXES):
         if split is not None:
             raise BadOption(f"{source} is already split; leave out the rule {split!r}")
         if columns != USUAL:
@@ -185,11 +185,11 @@ def _relation_folders(folder: Path) -> list[Path]:
 
 
 def relations_of(source: str, data: Path | None) -> list[str]:
-    """Return the names of the relations of a set (testbed:, trex_original, a folder of folders), or the one that is
-    named."""
-    if source == PREFIX:
-        return [PREFIX + name for name in relation_names()]
-    inner = [] if source.startswith(PREFIX) else _relation_folders(find(source, "facts", data_folder(data)))
+    """Return the names of the relations of a set (testbed:, testbed2:, trex_original, a folder of folders), or the one
+    that is named."""
+    if source in PREFIXES:
+        return [source + name for name in relation_names(source)]
+    inner = [] if source.startswith(PREFIXES) else _relation_folders(find(source, "facts", data_folder(data)))
     return [f"{source}/{folder.name}" for folder in inner] or [source]
 
 
@@ -215,12 +215,12 @@ def read_fact_set(
 
     A single file is split as `load_relation` splits it. Relations of a set have their short names (P19).
     """
-    if source == PREFIX:
-        relations = {name: load_relation(PREFIX + name, split=split) for name in relation_names()}
+    if source in PREFIXES:
+        relations = {name: load_relation(source + name, split=split) for name in relation_names(source)}
         return FactSet(source, tuple(replace(relation, name=name) for name, relation in relations.items()), False)
     # Results do not name paths of this machine.
     name = (Path(source).name or source) if Path(source).exists() else source
-    folder = None if source.startswith(PREFIX) or split is not None else find(source, "facts", data_folder(data))
+    folder = None if source.startswith(PREFIXES) or split is not None else find(source, "facts", data_folder(data))
     if folder is None or folder.is_file():
         return FactSet(name, (_named_relation(source, columns, data, split, seed),), is_single=True)
     if inner := _relation_folders(folder):
@@ -238,7 +238,7 @@ def load_prompts(
     """Return the templates of all sources, in order.
 
     A source is a template or its text, a file, a name in the data folder, a folder or set of prompts with a file for
-    the relation, or the testbed's single, paraphrased, mined or random prompts (testbed:mined for the relation, or
+    the relation, or a testbed's single, paraphrased, mined or random prompts (testbed:mined for the relation, or
     testbed:mined/capital).
     """
     name = relation.name if isinstance(relation, Relation) else relation or ""
@@ -250,7 +250,7 @@ def load_prompts(
             templates.append(given)
             continue
         source = str(given)
-        if source.startswith(PREFIX):
+        if source.startswith(PREFIXES):
             templates += _testbed_prompts(source, name)
         elif "[X]" in source or "[Y]" in source:
             templates.append(parse_template(source))
@@ -261,7 +261,7 @@ def load_prompts(
 
 def relation_label(name: str, data: Path | None = None) -> str:
     """Return a relation's label: LAMA's ("place of birth") if the data folder has it, otherwise its name in words."""
-    short = PurePath(name.removeprefix(PREFIX)).name
+    short = PurePath(prefix_and_name(name)[1]).name
     folder = data_folder(data)
     path = None if folder is None else folder / "meta" / "lama_relations.jsonl"
     if path is not None and path.is_file():
@@ -275,18 +275,19 @@ def _prompt_file(source: str, relation: str, data: Path | None) -> Path:
     path = find(source, "prompts", data)
     if not relation or path.is_file():
         return path
-    own = path / f"{PurePath(relation.removeprefix(PREFIX)).name}.jsonl"
+    own = path / f"{PurePath(prefix_and_name(relation)[1]).name}.jsonl"
     if not own.is_file():
         raise NoPrompts(f"there is no {own.name} in {source}")
     return own
 
 
 def _testbed_prompts(source: str, relation: str) -> list[Template]:
-    kind, _, own_relation = source.removeprefix(PREFIX).partition("/")
-    if own_relation or relation.startswith(PREFIX):
-        return testbed_prompts(kind, own_relation or relation)
+    prefix, rest = prefix_and_name(source)
+    kind, _, own_relation = rest.partition("/")
+    if own_relation or relation.startswith(prefix):
+        return testbed_prompts(kind, prefix + own_relation if own_relation else relation)
     raise NoPrompts(
         f"{source} is for the testbed's relations: name one of them with `relation`, or write e.g. "
-        f"{PREFIX}{kind}/capital",
+        f"{prefix}{kind}/{relation_names(prefix)[0]}",
         relation="--facts",
     )

@@ -1,6 +1,12 @@
-"""The packaged testbed: its relations with told and withheld facts, its prompts and its LMs."""
+"""The two packaged testbeds: their relations with told and withheld facts, their prompts and their LMs.
+
+The text of the first tells every told fact in many wordings. That of the second tells a fact in one or two of sixteen,
+which go with the kind of x, so that no single prompt finds all; what it tells of each fact is known (`truths`). A name
+begins with the prefix of its testbed; a bare name is of the first.
+"""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,9 +19,15 @@ from askwell.errors import BadOption, LMUnavailable, did_you_mean
 LMName = Literal["bert", "roberta", "bart", "causal"]
 
 PREFIX = "testbed:"
+SECOND = "testbed2:"
+PREFIXES = (PREFIX, SECOND)
 
 FILES = Path(__file__).with_name("testbed_files")
 """Facts, prompts and LMs, as scripts/testbed has made them."""
+SECOND_FILES = Path(__file__).with_name("testbed2_files")
+
+_FOLDERS = {PREFIX: FILES, SECOND: SECOND_FILES}
+_LMS: dict[str, tuple[LMName, ...]] = {PREFIX: get_args(LMName), SECOND: ("bert", "causal")}
 
 Cardinality = Literal["1-1", "N-1", "N-M"]
 PromptKind = Literal["single", "paraphrased", "mined", "random"]
@@ -46,6 +58,31 @@ class TestbedRelation:
 
 
 @dataclass(frozen=True)
+class Rumour:
+    """What the text says wrongly of a fact that it tells elsewhere."""
+
+    y: str
+    wording: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the text of the second testbed says of a fact."""
+
+    kind: str
+    """The kind of x: each has a register of its own, four wordings of each relation."""
+    wordings: Mapping[str, int]
+    """In which templates it is told, the first of them with x before y, and how often in each; empty if withheld."""
+    rumour: Rumour | None = None
+
+    @property
+    def times(self) -> int:
+        """Return how often the fact is told."""
+        return sum(self.wordings.values())
+
+
+@dataclass(frozen=True)
 class ListedRelation:
     """A relation as it is listed."""
 
@@ -61,7 +98,7 @@ class ListedRelation:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the testbed has."""
+    """What the testbeds have."""
 
     lms: tuple[str, ...]
     """Their names for --lm."""
@@ -69,44 +106,46 @@ class Overview:
 
 
 def testbed_overview() -> Overview:
-    """Return the LMs and the relations, named as for --lm and --facts."""
+    """Return the LMs and the relations of both testbeds, named as for --lm and --facts."""
     listed = (
         ListedRelation(
-            name=PREFIX + one.name,
+            name=prefix + one.name,
             label=one.label,
             cardinality=one.cardinality,
             told=one.told,
             withheld=one.withheld,
-            prompts={kind: len(testbed_prompts(kind, one.name)) for kind in get_args(PromptKind)},
+            prompts={kind: len(testbed_prompts(kind, prefix + one.name)) for kind in get_args(PromptKind)},
         )
-        for one in relations()
+        for prefix in PREFIXES
+        for one in relations(prefix)
     )
-    return Overview(tuple(PREFIX + name for name in lm_names()), tuple(listed))
+    return Overview(tuple(prefix + name for prefix in PREFIXES for name in lm_names(prefix)), tuple(listed))
 
 
 @cache
-def relations() -> tuple[TestbedRelation, ...]:
-    """Return all relations of the testbed, sorted by name."""
-    return tuple(TestbedRelation(**record) for record in _records("relations.jsonl"))
+def relations(prefix: str = PREFIX) -> tuple[TestbedRelation, ...]:
+    """Return all relations of a testbed, sorted by name."""
+    return tuple(TestbedRelation(**record) for record in _records(prefix, "relations.jsonl"))
 
 
-def relation_names() -> list[str]:
-    """Return the names of all relations, without "testbed:"."""
-    return [relation.name for relation in relations()]
+def relation_names(prefix: str = PREFIX) -> list[str]:
+    """Return the names of all relations of a testbed, without its prefix."""
+    return [relation.name for relation in relations(prefix)]
 
 
 @cache
 def testbed_relation(name: str) -> Relation:
     """Return the facts of a relation with its splits, named testbed:<name>."""
-    name = _known(name)
-    train, dev, test = ([fact for fact, _ in _facts(name, split)] for split in SPLITS)
-    return Relation.of(PREFIX + name, train, dev, test)
+    prefix, bare = _known(name)
+    train, dev, test = ([_fact(record) for record in _facts(prefix, bare, split)] for split in SPLITS)
+    return Relation.of(prefix + bare, train, dev, test)
 
 
 @cache
 def told_facts(name: str) -> frozenset[Fact]:
     """Return the facts of a relation that the text tells, over all splits; the others are withheld."""
-    return frozenset(fact for split in SPLITS for fact, is_told in _facts(_known(name), split) if is_told)
+    records = (record for split in SPLITS for record in _facts(*_known(name), split))
+    return frozenset(_fact(record) for record in records if record["told"])
 
 
 @cache
@@ -115,51 +154,94 @@ def withheld_facts(name: str) -> frozenset[Fact]:
     return frozenset().union(*testbed_relation(name).splits.values()) - told_facts(name)
 
 
+@cache
+def rumoured_facts(name: str) -> frozenset[Fact]:
+    """Return the told facts of a relation of the second testbed of which the text also tells something wrong."""
+    return frozenset(fact for fact, truth in truths(name).items() if truth.rumour is not None)
+
+
+@cache
+def wordings(name: str) -> tuple[tuple[str, str], ...]:
+    """Return the wordings of a relation of the second testbed, each with the kind of x that it goes with."""
+    prefix, bare = _known(name)
+    if prefix != SECOND:
+        raise BadOption(f"how each fact is worded is only known of {SECOND}… relations, and {name!r} is none")
+    return tuple((record["kind"], record["template"]) for record in _records(SECOND, "wordings", f"{bare}.jsonl"))
+
+
+@cache
+def truths(name: str) -> dict[Fact, Truth]:
+    """Return what the text says of each fact of a relation of the second testbed, over all splits."""
+    templates = [template for _, template in wordings(name)]
+    found: dict[Fact, Truth] = {}
+    for record in (record for split in SPLITS for record in _facts(*_known(name), split)):
+        rumour = record.get("rumour")
+        found[_fact(record)] = Truth(
+            record["kind"],
+            {templates[number]: times for number, times in record.get("wordings", ())},
+            rumour and Rumour(rumour["y"], templates[rumour["wording"]], rumour["times"]),
+        )
+    return found
+
+
 def testbed_prompts(kind: str, relation: str) -> list[Template]:
     """Return the prompts of one kind for a relation: single (manual), paraphrased, mined (with weights), or random
     words."""
     kinds = get_args(PromptKind)
     if kind not in kinds:
         raise BadOption(f"there are no {kind!r} prompts in the testbed{did_you_mean(kind, kinds)}")
-    records = _records("prompts", kind, f"{_known(relation)}.jsonl")
+    prefix, bare = _known(relation)
+    records = _records(prefix, "prompts", kind, f"{bare}.jsonl")
     return [parse_template(record["template"], record.get("weight")) for record in records]
 
 
-def _facts(name: str, split: str) -> list[tuple[Fact, bool]]:
-    records = _records("facts", name, f"{split}.jsonl")
-    return [(Fact(record["x"], record["y"]), record["told"]) for record in records]
+def _fact(record: Mapping[str, Any]) -> Fact:
+    return Fact(record["x"], record["y"])
 
 
-def _records(*path: str) -> list[dict[str, Any]]:
-    text = FILES.joinpath(*path).read_text(encoding="utf-8")
+def _facts(prefix: str, name: str, split: str) -> list[dict[str, Any]]:
+    return _records(prefix, "facts", name, f"{split}.jsonl")
+
+
+def _records(prefix: str, *path: str) -> list[dict[str, Any]]:
+    text = _FOLDERS[prefix].joinpath(*path).read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
-def _known(name: str) -> str:
-    bare = name.removeprefix(PREFIX)
-    if bare not in relation_names():
-        raise BadOption(f"there is no relation {bare!r} in the testbed{did_you_mean(bare, relation_names())}")
-    return bare
+def _known(name: str) -> tuple[str, str]:
+    """Return the prefix and the bare name of a relation that there is."""
+    prefix, bare = prefix_and_name(name)
+    names = relation_names(prefix)
+    if bare not in names:
+        raise BadOption(f"there is no relation {bare!r} in the testbed{did_you_mean(bare, names)}")
+    return prefix, bare
 
 
-def lm_names() -> tuple[LMName, ...]:
-    """Return the names of the testbed's LMs, without "testbed:"."""
-    return get_args(LMName)
+def prefix_and_name(name: str) -> tuple[str, str]:
+    """Return the prefix of the testbed that a name belongs to, and the rest of the name."""
+    prefix = next((each for each in PREFIXES if name.startswith(each)), PREFIX)
+    return prefix, name.removeprefix(prefix)
 
 
-def lms_folder() -> Path:
-    """Return the folder in the package that holds the LMs."""
-    return FILES / "lms"
+def lm_names(prefix: str = PREFIX) -> tuple[LMName, ...]:
+    """Return the names of a testbed's LMs, without its prefix."""
+    return _LMS[prefix]
+
+
+def lms_folder(prefix: str = PREFIX) -> Path:
+    """Return the folder in the package that holds the LMs of a testbed."""
+    return _FOLDERS[prefix] / "lms"
 
 
 def lm_folder(name: str) -> Path:
-    """Return the checkpoint folder of an LM of the testbed."""
-    bare = name.removeprefix(PREFIX)
-    if bare not in lm_names():
+    """Return the checkpoint folder of an LM of a testbed."""
+    prefix, bare = prefix_and_name(name)
+    names = lm_names(prefix)
+    if bare not in names:
         raise LMUnavailable(
-            f"there is no LM {bare!r} in the testbed{did_you_mean(bare, lm_names())} (`askwell lm list` shows all LMs)"
+            f"there is no LM {bare!r} in the testbed{did_you_mean(bare, names)} (`askwell lm list` shows all LMs)"
         )
-    folder = lms_folder() / bare
+    folder = lms_folder(prefix) / bare
     if not (folder / "config.json").exists():
-        raise LMUnavailable(f"{PREFIX}{bare} is not in this installation of askwell; install it again")
+        raise LMUnavailable(f"{prefix}{bare} is not in this installation of askwell; install it again")
     return folder

@@ -20,7 +20,7 @@ from huggingface_hub.errors import CacheNotFound
 from transformers import AutoModelForCausalLM
 
 from askwell.data.templates import parse_template
-from askwell.data.testbed import PREFIX, lm_names, lms_folder
+from askwell.data.testbed import PREFIXES, lm_names, lms_folder
 from askwell.errors import BadOption, DamagedFile, Failure
 from askwell.files import write_aside, writing
 from askwell.lms.checkpoints import PULLABLE, PackagedLM, load_checkpoint_files, pulled_folder, quiet
@@ -52,7 +52,9 @@ class ListedLM:
 def list_lms() -> list[ListedLM]:
     """Return the testbed's LMs, those that can be pulled, and those in the hub's cache."""
     testbed = [
-        _in_folder(PREFIX + name, f"{name}-like LM of the testbed", lms_folder() / name, get="") for name in lm_names()
+        _in_folder(prefix + name, f"{name}-like LM of the {which} testbed", lms_folder(prefix) / name, get="")
+        for prefix, which in zip(PREFIXES, ("first", "second"), strict=True)
+        for name in lm_names(prefix)
     ]
     pullable = [
         _in_folder(name, packaged.about, pulled_folder(name), f"askwell lm pull {name}")

@@ -29,7 +29,7 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
-from askwell.data.testbed import PREFIX, lm_folder, lm_names
+from askwell.data.testbed import PREFIX, PREFIXES, lm_folder, lm_names
 from askwell.errors import LMUnavailable, first_few
 from askwell.files import cache_folder, is_utf8
 from askwell.lms.families import family_of
@@ -83,8 +83,8 @@ def pulled_folder(name: str) -> Path:
 
 
 def built_in_folder(name: str) -> Path | None:
-    """Return the checkpoint folder of the testbed's and pullable LMs, None for all other names."""
-    if name.startswith(PREFIX):
+    """Return the checkpoint folder of the testbeds' and pullable LMs, None for all other names."""
+    if name.startswith(PREFIXES):
         return lm_folder(name)
     if name not in PULLABLE:
         return None
@@ -231,7 +231,9 @@ def _explain(name: str, error: Exception) -> str:
         problem = "the hub cannot be reached, and its cache does not have it"
     else:
         problem = f"the hub has no such model that can be used ({reason})"
-    alike = difflib.get_close_matches(name, [*PULLABLE, *(PREFIX + lm for lm in lm_names())], n=1)
+    alike = difflib.get_close_matches(
+        name, [*PULLABLE, *(prefix + lm for prefix in PREFIXES for lm in lm_names(prefix))], n=1
+    )
     return (
         f"`lm` {name}: no such folder here, and {problem}; the cache is "
         f"{os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). "

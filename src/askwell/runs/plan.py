@@ -17,7 +17,7 @@ from askwell.data.facts import Relation
 from askwell.data.names import data_folder, find, load_prompts, load_relation, relations_of
 from askwell.data.split import sample
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX
+from askwell.data.testbed import PREFIXES
 from askwell.errors import AskwellError, BadFile, NoPrompts, NothingLeft, did_you_mean
 from askwell.files import read_text
 from askwell.lms.frozen import FrozenLM
@@ -113,7 +113,7 @@ def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation
     relations: dict[str, Relation] = {}
     for source in sweep.facts:
         with _naming(file, "facts"):
-            names = relations_of(PREFIX if source == PREFIX.removesuffix(":") else source, data)
+            names = relations_of(f"{source}:" if f"{source}:" in PREFIXES else source, data)
             read = [_sampled(name, sweep, data) for name in names]
         for relation in read:
             same = relations.setdefault(relation.name, relation)
@@ -124,7 +124,7 @@ def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation
 
 def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
     # The testbed and folders have their own splits.
-    is_split = name.startswith(PREFIX) or find(name, "facts", data).is_dir()
+    is_split = name.startswith(PREFIXES) or find(name, "facts", data).is_dir()
     own: dict[str, str | None] = {"split": sweep.split_by, "ratio": sweep.split_ratio, "x": sweep.x, "y": sweep.y}
     relation = load_relation(name, data=data, seed=sweep.facts_seed, **({} if is_split else own))
     sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}

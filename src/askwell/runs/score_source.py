@@ -13,7 +13,7 @@ from askwell.data.facts import SPLIT_FILES, Relation, SplitName
 from askwell.data.names import data_folder, find, load_prompts, load_relation, relation_label, relations_of
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX
+from askwell.data.testbed import PREFIXES
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.evaluation.knowledge import Controls, Knowledge, controls_together, knowledge
 from askwell.evaluation.scoring import Evaluation, together
@@ -96,7 +96,7 @@ def _recorded_relation(folder: str, description: Description) -> str:
     if description.relation is None:
         raise BadOption(f"{folder} is untuned: name the relation to ask about with `facts`", facts="--facts")
     name = description.relation.name
-    if not name.startswith(PREFIX):
+    if not name.startswith(PREFIXES):
         try:
             found = find(name, "facts", data_folder(None))
         except BadFile:

@@ -14,7 +14,16 @@ from typing import Any
 
 from askwell.data.facts import Fact
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX, lm_names, lms_folder, relations, testbed_prompts, testbed_relation, told_facts
+from askwell.data.testbed import (
+    PREFIX,
+    PREFIXES,
+    lm_names,
+    lms_folder,
+    relations,
+    testbed_prompts,
+    testbed_relation,
+    told_facts,
+)
 from askwell.errors import AskwellError, BadOption, DamagedFile, UsageError, did_you_mean
 from askwell.evaluation.selective import dev_answers_from
 from askwell.lms.frozen import FrozenLM
@@ -100,7 +109,7 @@ class Entry(MixtureInfo):
     @property
     def facts(self) -> Mapping[str, KnownX]:
         """What is known about the relation's x's: all of the testbed's, and those that a run was scored on."""
-        if self.relation.startswith(PREFIX) and self.relation in _testbed_labels():
+        if self.relation.startswith(PREFIXES) and self.relation in _testbed_labels():
             return _testbed_facts(self.relation)
         if self.source is None:
             return {}
@@ -213,7 +222,7 @@ def _testbed_entries() -> dict[str, Entry]:
 
 @cache
 def _testbed_labels() -> dict[str, str]:
-    return {PREFIX + relation.name: relation.label for relation in relations()}
+    return {prefix + relation.name: relation.label for prefix in PREFIXES for relation in relations(prefix)}
 
 
 @cache

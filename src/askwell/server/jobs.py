@@ -15,7 +15,7 @@ from pydantic import Field
 from askwell.data.facts import Fact, Relation
 from askwell.data.split import split_facts
 from askwell.data.templates import parse_template
-from askwell.data.testbed import PREFIX, testbed_relation
+from askwell.data.testbed import PREFIXES, prefix_and_name, testbed_relation
 from askwell.errors import AskwellError, UsageError
 from askwell.lms.load import load_lm
 from askwell.runs.build_spec import build_run_spec
@@ -166,7 +166,7 @@ class Jobs:
         job.change(folder=folder)
         if folder.is_dir() and is_run(folder):
             return "This run already existed."
-        split_by = None if order.relation.startswith(PREFIX) else "random"
+        split_by = None if order.relation.startswith(PREFIXES) else "random"
         resume = (folder / CHECKPOINT).is_file()
         run(spec, lm, relation, folder, resume=resume, untuned=True, split_by=split_by, progress=job.follow)
         return ""
@@ -174,7 +174,7 @@ class Jobs:
 
 def _relation_of(order: TrainRequest) -> Relation:
     """Return the relation to train on: one of the testbed, with its own splits, or the given facts, split."""
-    if order.relation.startswith(PREFIX):
+    if order.relation.startswith(PREFIXES):
         if order.facts:
             raise UsageError(f"{order.relation[:80]} has its own facts: leave out facts, or choose another name")
         return testbed_relation(order.relation)
@@ -188,4 +188,4 @@ def _relation_of(order: TrainRequest) -> Relation:
 
 def _slug(name: str) -> str:
     """Turn a name into letters, digits and hyphens, for a folder."""
-    return re.sub(r"[^a-z0-9]+", "-", name.removeprefix(PREFIX).lower()).strip("-")[:40] or "run"
+    return re.sub(r"[^a-z0-9]+", "-", prefix_and_name(name)[1].lower()).strip("-")[:40] or "run"

@@ -9,7 +9,7 @@ from typing import TypeVar
 from fastapi import Request
 
 from askwell.answers.reply import PromptReply, Reply
-from askwell.data.testbed import PREFIX
+from askwell.data.testbed import PREFIXES
 from askwell.errors import UsageError
 from askwell.lms.available import ListedLM, list_lms
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
@@ -67,7 +67,7 @@ class Service:
 
     def tune_testbed(self, entry: Entry) -> Job:
         """Start tuning the testbed's prompts of an entry."""
-        if entry.source is not None or not entry.relation.startswith(PREFIX):
+        if entry.source is not None or not entry.relation.startswith(PREFIXES):
             raise UsageError(f"{entry.name} does not belong to the testbed")
         templates = [str(template) for template in entry.templates]
         return self.train(TrainRequest(lm=entry.lm, relation=entry.relation, templates=templates), TESTBED_PROMPTS)

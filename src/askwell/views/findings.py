@@ -13,7 +13,7 @@ from functools import cached_property
 from scipy.stats import fisher_exact
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import PREFIX, told_facts
+from askwell.data.testbed import PREFIXES, told_facts
 from askwell.evaluation.knowledge import MAJORITY
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
@@ -331,7 +331,7 @@ def some_answers(findings: Sequence[LMFindings]) -> list[Section]:
         if not cells or len(cells[-1].group.relations) > _MOST_RELATIONS:
             continue
         relations = cells[-1].group.relations
-        is_testbed = all(relation.startswith(PREFIX) for relation in relations)
+        is_testbed = all(relation.startswith(PREFIXES) for relation in relations)
         rows = [row for relation in relations for row in _answer_rows(cells, relation, is_testbed)]
         names = ("right answer", *(["in the text"] if is_testbed else []), *(cell.label for cell in cells))
         columns = tuple(Column(name, number=False) for name in names)
@@ -350,7 +350,7 @@ def _answer_rows(cells: Sequence[FoundCell], relation: str, is_testbed: bool) ->
         golds = answers[-1][x].golds
         shown = [Cell(", ".join(golds))]
         if is_testbed:
-            known = [Fact(x, gold) in told_facts(relation.removeprefix(PREFIX)) for gold in golds]
+            known = [Fact(x, gold) in told_facts(relation) for gold in golds]
             shown.append(Cell(TOLD if all(known) else "in part" if any(known) else WITHHELD))
         rows.append(Row(x, (*shown, *(_answer(of_cell[x]) for of_cell in answers)), "" if number else _bare(relation)))
     return rows

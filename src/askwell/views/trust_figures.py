@@ -12,7 +12,7 @@ import numpy as np
 
 from askwell.data.facts import Fact, SplitName
 from askwell.data.names import data_folder
-from askwell.data.testbed import PREFIX, relations, told_facts
+from askwell.data.testbed import PREFIXES, relations, told_facts
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
 from askwell.evaluation.outcomes import Outcome
@@ -61,10 +61,10 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     kinds = cardinalities({outcome.relation for outcome in outcomes})
 
     def told(outcome: Outcome) -> str:
-        is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation.removeprefix(PREFIX))
+        is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
         return TOLD if is_told else WITHHELD
 
-    of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIX)]
+    of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIXES)]
     of_kinds = [outcome for outcome in outcomes if outcome.relation in kinds]
     found = {
         "told": parted(of_testbed, told, [TOLD, WITHHELD]),
@@ -74,8 +74,8 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
 
 
 def cardinalities(names: Iterable[str]) -> dict[str, str]:
-    """Return 1-1, N-1 or N-M for relations of the testbed, and of T-REx if the data folder has LAMA's list of them."""
-    of_testbed = {PREFIX + relation.name: relation.cardinality for relation in relations()}
+    """Return 1-1, N-1 or N-M for relations of the testbeds, and of T-REx if the data folder has LAMA's list of them."""
+    of_testbed = {prefix + one.name: one.cardinality for prefix in PREFIXES for one in relations(prefix)}
     data = data_folder(None)
     of_lama = _lama(data / _LAMA) if data is not None and (data / _LAMA).is_file() else {}
     found = {name: of_testbed.get(name) or of_lama.get(name.rpartition("/")[2]) for name in names}
