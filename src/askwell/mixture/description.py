@@ -1,10 +1,11 @@
 """What is known about a mixture besides its tensors: the config.json of a saved one, and its model card."""
 
 import json
+from collections.abc import Callable
 from typing import Any, Literal
 
 from huggingface_hub import ModelCard, ModelCardData
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_serializer
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind
@@ -42,7 +43,7 @@ class RelationRecord(_Part):
 
 
 class LearnedFrom(_Part):
-    """What a mixture was tuned on and how, whatever tuned it; what does not apply is None."""
+    """What a mixture was tuned on and how, whatever tuned it; what does not apply is None, and is not written."""
 
     baseline: BaselineName | None = None
     train_facts: int = 0
@@ -73,6 +74,10 @@ class LearnedFrom(_Part):
     best_epoch: int | None = None
     prompts_on_train: tuple[dict[str, Any], ...] = ()
     """The train scores of each prompt, where the best of them was taken."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_does_not_apply(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if value is not None and value not in ((), [])}
 
 
 class About(_Part):
