@@ -121,7 +121,7 @@ from askwell.mixture.description import _scores
 from askwell.views.to_files import markdown_table
 from askwell.views import study_tables
 from askwell.views.study_rows import what_it_shows
-from askwell.runs.query import _BARE_SCORE, _BEST_FIRST, _COLUMNS
+from askwell.runs.query import _BARE_SCORE, _BEST_FIRST, RUN_COLUMNS as _COLUMNS
 
 outcomes = [Outcome("r", str(rank), "y", ("y",), rank, rank, -1.0, ("y",), (0.5,)) for rank in (1.0, 4.0, 7.0, 20.0)]
 evaluation = Evaluation("test", "all", tuple(outcomes), ())

@@ -28,7 +28,7 @@ def test_a_wrong_shape_is_found_at_the_first_call_in_each_test_and_at_one_of_the
 
 def test_methods_and_results_are_checked_too():
     weights = StaticWeights(torch.zeros(3))
-    with pytest.raises(TypeCheckError, match="log_p_x"):
+    with pytest.raises(TypeCheckError, match="evidence"):
         weights.forward(torch.zeros(2), 2)
 
 

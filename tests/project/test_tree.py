@@ -11,7 +11,7 @@ import askwell
 
 SOURCE = Path(askwell.__file__).parent
 
-# A part imports only from those above it. ARCHITECTURE.md tells why each stands where it does.
+# A part imports only from those above it. ARCHITECTURE.md shows the order.
 ORDER = [
     ["version", "errors"],
     ["calls", "files", "paper"],

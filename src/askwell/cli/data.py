@@ -1,4 +1,4 @@
-"""`askwell audit` and `stats`, `askwell data list`, `pull`, `verify`, `import`, `templates`, `askwell testbed list`."""
+"""Commands about facts and prompts: audits, statistics, the published sets, other projects' data, the testbeds."""
 
 import os
 from dataclasses import asdict

@@ -79,7 +79,7 @@ def _print_csv(found: "Runs") -> None:
 
 
 def _print_table(found: "Runs", store: Path, sort: str | None) -> None:
-    from askwell.runs.query import SHOWN
+    from askwell.runs.folder import SHOWN
     from askwell.views.compared import run_table
 
     rows = found.records()

@@ -3,10 +3,11 @@
 import json
 import os
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -163,14 +164,10 @@ class Runs(ShowsItself, list[Run], AsFrame):
 
     def records(self) -> Records:
         """Return a row for each run: what was run, and its scores."""
-        from askwell.runs.query import row_of
-
         return [row_of(run) for run in self]
 
     def summary(self) -> Document:
         """Summarise the scores of each run."""
-        from askwell.runs.query import SHOWN
-
         rows = self.records()
         shown = (*SHOWN, "control") if any(row["control"] for row in rows) else SHOWN
         texts = [tuple(_cell(name, row[name]) for name in shown) for row in rows]
@@ -302,3 +299,50 @@ def _history(lines: bytes) -> tuple[HistoryRecord, ...]:
 def _write_json(path: Path, content: BaseModel) -> None:
     document = content.model_dump(mode="json")
     write_whole(path, json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+
+
+# ── runs as rows ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# The name of each column, its type, and its value.
+RUN_COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
+    "id": ("VARCHAR", attrgetter("record.id")),
+    "lm": ("VARCHAR", attrgetter("record.spec.lm")),
+    "relation": ("VARCHAR", attrgetter("record.spec.relation")),
+    "prompts": ("VARCHAR", attrgetter("record.spec.prompts")),
+    "setting": ("VARCHAR", attrgetter("record.spec.setting")),
+    "seed": ("BIGINT", attrgetter("record.spec.seed")),
+    "control": ("VARCHAR", attrgetter("record.spec.control")),
+    **{metric.key: ("DOUBLE", methodcaller("score", name)) for name, metric in METRICS.items()},
+    "dev_P@1": ("DOUBLE", lambda run: None if run.record.dev is None else run.record.dev.score("P@1")),
+    "facts": ("BIGINT", attrgetter("record.test.facts")),
+    "left_out": ("BIGINT", attrgetter("record.test.left_out_count")),
+    "n_prompts": ("BIGINT", lambda run: len(run.record.prompts)),
+    "effective_prompts": ("DOUBLE", attrgetter("record.effective_prompts")),
+    "temperature": ("DOUBLE", attrgetter("record.temperature")),
+    "vocabulary": ("VARCHAR", attrgetter("record.test.vocabulary")),
+    "candidates": ("VARCHAR", attrgetter("record.spec.candidates")),
+    "tuned": ("BOOLEAN", lambda run: run.record.spec.training is not None),
+    "baseline": ("VARCHAR", attrgetter("record.spec.baseline")),
+    "method": ("VARCHAR", lambda run: run.record.spec.training and run.record.spec.training.method),
+    "deep": ("BOOLEAN", attrgetter("record.spec.mixture.deep")),
+    "weighting": ("VARCHAR", attrgetter("record.spec.mixture.weighting")),
+    "combine": ("VARCHAR", attrgetter("record.spec.mixture.combine")),
+    "initial": ("VARCHAR", attrgetter("record.spec.mixture.initial")),
+    "begin": ("VARCHAR", attrgetter("record.mixture.begin")),
+    "lead_in": ("VARCHAR", attrgetter("record.mixture.lead_in")),
+    "prefix": ("BIGINT", attrgetter("record.spec.mixture.prefix")),
+    "shots": ("BIGINT", attrgetter("record.mixture.shots")),
+    "answers": ("VARCHAR", attrgetter("record.test.answers")),
+    "copies": ("BIGINT", attrgetter("record.spec.mixture.copies")),
+    "threads": ("BIGINT", attrgetter("record.spec.threads")),
+    "device": ("VARCHAR", attrgetter("record.spec.device")),
+    "seconds": ("DOUBLE", attrgetter("record.environment.seconds")),
+    "askwell": ("VARCHAR", attrgetter("record.environment.askwell")),
+}
+SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
+"""The columns that fit on a screen."""
+
+
+def row_of(run: Run) -> dict[str, Any]:
+    """Return what can be asked about a run, and shown in a table, by column."""
+    return {name: value(run) for name, (_, value) in RUN_COLUMNS.items()}

@@ -1,9 +1,8 @@
 """Filters and sorts runs with DuckDB, over a table with one row per run; compares the runs at two paths."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -12,68 +11,25 @@ from askwell.evaluation.comparison import Comparison, Outcomes, Unit, compare
 from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.files import to_json
-from askwell.runs.folder import Run, Runs, is_run, load_runs, outcomes_of, place_of
+from askwell.runs.folder import RUN_COLUMNS, Run, Runs, is_run, load_runs, outcomes_of, place_of, row_of
 from askwell.runs.record import TEST_OUTCOMES
 
-# The name of each column, its type, and its value.
-_COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
-    "id": ("VARCHAR", attrgetter("record.id")),
-    "lm": ("VARCHAR", attrgetter("record.spec.lm")),
-    "relation": ("VARCHAR", attrgetter("record.spec.relation")),
-    "prompts": ("VARCHAR", attrgetter("record.spec.prompts")),
-    "setting": ("VARCHAR", attrgetter("record.spec.setting")),
-    "seed": ("BIGINT", attrgetter("record.spec.seed")),
-    "control": ("VARCHAR", attrgetter("record.spec.control")),
-    **{metric.key: ("DOUBLE", methodcaller("score", name)) for name, metric in METRICS.items()},
-    "dev_P@1": ("DOUBLE", lambda run: None if run.record.dev is None else run.record.dev.score("P@1")),
-    "facts": ("BIGINT", attrgetter("record.test.facts")),
-    "left_out": ("BIGINT", attrgetter("record.test.left_out_count")),
-    "n_prompts": ("BIGINT", lambda run: len(run.record.prompts)),
-    "effective_prompts": ("DOUBLE", attrgetter("record.effective_prompts")),
-    "temperature": ("DOUBLE", attrgetter("record.temperature")),
-    "vocabulary": ("VARCHAR", attrgetter("record.test.vocabulary")),
-    "candidates": ("VARCHAR", attrgetter("record.spec.candidates")),
-    "tuned": ("BOOLEAN", lambda run: run.record.spec.training is not None),
-    "baseline": ("VARCHAR", attrgetter("record.spec.baseline")),
-    "method": ("VARCHAR", lambda run: run.record.spec.training and run.record.spec.training.method),
-    "deep": ("BOOLEAN", attrgetter("record.spec.mixture.deep")),
-    "weighting": ("VARCHAR", attrgetter("record.spec.mixture.weighting")),
-    "combine": ("VARCHAR", attrgetter("record.spec.mixture.combine")),
-    "initial": ("VARCHAR", attrgetter("record.spec.mixture.initial")),
-    "begin": ("VARCHAR", attrgetter("record.mixture.begin")),
-    "lead_in": ("VARCHAR", attrgetter("record.mixture.lead_in")),
-    "prefix": ("BIGINT", attrgetter("record.spec.mixture.prefix")),
-    "shots": ("BIGINT", attrgetter("record.mixture.shots")),
-    "answers": ("VARCHAR", attrgetter("record.test.answers")),
-    "copies": ("BIGINT", attrgetter("record.spec.mixture.copies")),
-    "threads": ("BIGINT", attrgetter("record.spec.threads")),
-    "device": ("VARCHAR", attrgetter("record.spec.device")),
-    "seconds": ("DOUBLE", attrgetter("record.environment.seconds")),
-    "askwell": ("VARCHAR", attrgetter("record.environment.askwell")),
-}
-COLUMNS = tuple(_COLUMNS)
-SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
-"""The columns that fit on a screen."""
+COLUMNS = tuple(RUN_COLUMNS)
 _BEST_FIRST = {*(metric.key for metric in METRICS.values() if metric.higher_is_better), "dev_P@1"}
 # Names with an @ need not be quoted as SQL requires; the longest come first, so that P@10 is not read as P@1.
-_WITH_AT = sorted((name for name in _COLUMNS if "@" in name), key=len, reverse=True)
+_WITH_AT = sorted((name for name in RUN_COLUMNS if "@" in name), key=len, reverse=True)
 _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
-
-
-def row_of(run: Run) -> dict[str, Any]:
-    """Return what can be asked about a run, and shown in a table, by column."""
-    return {name: value(run) for name, (_, value) in _COLUMNS.items()}
 
 
 def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | None = None) -> Runs:
     """Select the runs for which the SQL condition `where` holds, sorted by a column (scores best first)."""
     if sort is not None and sort in METRICS:
         sort = METRICS[sort].key
-    if sort is not None and sort not in _COLUMNS:
+    if sort is not None and sort not in RUN_COLUMNS:
         raise BadOption(f"`sort` {sort}: there is no such column{did_you_mean(sort, COLUMNS)}", sort="--sort")
     chosen = sorted(_where(runs, where) if where else runs, key=place_of)
     if sort is not None:
-        values = {id(run): _COLUMNS[sort][1](run) for run in chosen}
+        values = {id(run): RUN_COLUMNS[sort][1](run) for run in chosen}
         known = [run for run in chosen if values[id(run)] is not None]
         known.sort(key=lambda run: values[id(run)], reverse=sort in _BEST_FIRST)
         chosen = known + [run for run in chosen if values[id(run)] is None]
@@ -85,7 +41,7 @@ def _where(runs: Sequence[Run], condition: str) -> list[Run]:
 
     rows = [(number, *row_of(run).values()) for number, run in enumerate(runs)]
     with duckdb.connect() as database:
-        typed = ", ".join(f'"{name}" {kind}' for name, (kind, _) in _COLUMNS.items())
+        typed = ", ".join(f'"{name}" {kind}' for name, (kind, _) in RUN_COLUMNS.items())
         database.execute(f"CREATE TABLE runs (number BIGINT, {typed})")
         if rows:
             database.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(rows[0]))})", rows)

@@ -30,8 +30,8 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
-from askwell.runs.folder import Run, read_run, run_folders
-from askwell.runs.query import query_runs, row_of
+from askwell.runs.folder import Run, read_run, row_of, run_folders
+from askwell.runs.query import query_runs
 from askwell.runs.record import MIXTURE, RECORD
 from askwell.runs.run import templates_of
 from askwell.server.queue import Askable, LMSource
