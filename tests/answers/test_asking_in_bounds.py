@@ -79,7 +79,10 @@ def test_some_answers_are_columns_of_all(name: str, templates: list[str], kind: 
     # One prompt after the other, as logarithms.
     one_by_one = [mixture.word_log_probs(xs, facts, number) for number in range(len(mixture.prompts))]
     torch.testing.assert_close(
-        whole, OneTokenAnswers(mixture).combine(mixture.log_weights_for(xs, facts), one_by_one), atol=1e-11, rtol=0
+        whole,
+        OneTokenAnswers(mixture).combine_one_by_one(mixture.log_weights_for(xs, facts), one_by_one),
+        atol=1e-11,
+        rtol=0,
     )
 
 

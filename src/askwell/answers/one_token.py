@@ -80,14 +80,14 @@ class OneTokenAnswers(ListedAnswers):
         if self.prompts.is_product or log_weights is not None:
             static = self._static_log_weights() if log_weights is None else log_weights
             each = self._one_by_one(xs, rows, notes)
-            return self._of_allowed(self.combine(static.expand(len(rows), -1), each))
+            return self._of_allowed(self.combine_one_by_one(static.expand(len(rows), -1), each))
         weights = self._weights_for(xs, rows)
         total = self._summed(xs, rows, weights.exp(), notes)
         # Probabilities that are tiny beside the largest have lost digits; they are summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
         found = total.log_()
         if lossy.any():
-            found[lossy] = self._of_allowed(self.combine(weights[lossy], self._one_by_one(xs, rows[lossy])))
+            found[lossy] = self._of_allowed(self.combine_one_by_one(weights[lossy], self._one_by_one(xs, rows[lossy])))
         return found
 
     def _weights_for(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
@@ -102,7 +102,7 @@ class OneTokenAnswers(ListedAnswers):
         return torch.stack([self._of_allowed(self.prompts.word_log_probs(xs, rows, t)) for t in every], dim=1)
 
     @torch.no_grad()
-    def combine(
+    def combine_one_by_one(
         self, log_weights: Float[Tensor, "facts prompts"], by_prompt: Iterable[Float[Tensor, "facts words"]]
     ) -> Float[Tensor, "facts words"]:
         """Return log p(y | x, r) of all words from the prompts' log-probabilities, which are taken one by one."""
@@ -186,7 +186,7 @@ class OneTokenAnswers(ListedAnswers):
         by_prompt = self.prompts.of_words(log_probs.flatten(0, 1), prompts, -torch.inf).unflatten(0, (len(rows), -1))
         allowed = self._askable
         of_answers = by_prompt[..., allowed] if self.is_closed else log_probs
-        combined = self.combine(self._log_weights(words, rows, of_answers), by_prompt.unbind(1))
+        combined = self.combine_one_by_one(self._log_weights(words, rows, of_answers), by_prompt.unbind(1))
         combined = combined[:, allowed]
         if self.is_closed:  # nothing else can be answered, so probabilities sum to one
             combined = combined.log_softmax(1)

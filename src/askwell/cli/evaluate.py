@@ -36,8 +36,8 @@ def evaluate(
 ) -> None:
     """Score a saved mixture, or untuned prompts, on held-out facts.
 
-    Either name the folders of saved mixtures, or give --lm and --prompts, which make a uniform mixture. P@1, P@10 and
-    MRR are in per cent, the log-loss in nats; micro is the mean over facts, macro the mean of the relations' means.
+    Either name the folders of saved mixtures, or give --lm and --prompts, which make a uniform mixture. Scores
+    are in per cent, the log-loss in nats; micro is the mean over facts, macro the mean of the relations' means.
     Ranks leave out the other right answers of the same x.
 
     Args:

@@ -36,7 +36,7 @@ class HistoryLine:
     train_loss: float | None
     """Mean -log p(y | x, r) since the line before; None before training."""
     dev: dict[str, Any]
-    """P@1, P@10 and MRR in per cent, the log-loss (None if infinite), and the number of facts."""
+    """The metrics in per cent, the log-loss (None if infinite), and the number of facts."""
     effective_prompts: float
     temperature: float | None = None
     """T; None where the weights have none."""

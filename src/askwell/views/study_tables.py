@@ -67,7 +67,7 @@ def tables_of(lines: Sequence[Line], arrows: Sequence[Line], fact_set: str) -> l
 
 
 def main_table(lines: Sequence[Line], fact_set: str, average: Average) -> StudyTable:
-    """Return init, soft and deep by LM and source, each with P@1, P@10 and MRR; the paper has micro averages only."""
+    """Return init, soft and deep by LM and source, each with all metrics; the paper has micro averages only."""
     groups, draft = groups_of(lines, ARROWS), Draft()
     for line, begins in headed(lines, lambda line: line.lm):
         figures = [
