@@ -67,7 +67,7 @@ def panels_chart(panels: Mapping[str, Mapping[str, Curve]], *, measure: str, tra
     return Chart(figure, f"{measure} against {trained}", f"{told}.")
 
 
-_GAP_WIDTH, _GAP_ROW, _GAP_LABELS = 460.0, 30.0, 176
+_GAP_WIDTH, _GAP_ROW, _GAP_LABELS = 640.0, 30.0, 290
 _TO_ITS_DOT = 10.0  # from a dot to its figure, in pixels
 
 

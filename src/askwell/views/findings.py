@@ -39,7 +39,7 @@ from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 _CHANCE = 0.05
 """From this p-value on, a difference may be chance."""
 _KINDS = {INIT: "untuned", SOFT: "tuned", DEEP: "tuned at all layers"}
-_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 27
+_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 46
 Parts = Mapping[str, Sequence[Outcome]]
 
 
