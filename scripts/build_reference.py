@@ -27,6 +27,7 @@ TOPICS = {
     "Mixtures": ("Mixture", "Reply", "Replies", "nearest_words", "Client"),
     "Training": ("train", "TrainingResult", "TrainingProgress"),
     "Evaluation": ("evaluate", "compare", "Evaluation", "Outcome"),
+    "Changed LMs": ("diff", "Diff", "KnowledgeCallback"),
     "Runs": ("run", "build_run_spec", "load_runs", "Run", "RunRecord"),
     "Specs": ("MixtureSpec", "TrainingSpec", "RunSpec"),
     "Errors": ("AskwellError", "UsageError", "Failure"),
@@ -47,6 +48,7 @@ MADE_BY = {
     "Evaluation": "evaluation = askwell.evaluate(…)",
     "TrainingResult": "result = askwell.train(…)",
     "Run": "run = askwell.load_runs(…)[0]",
+    "Diff": "found = askwell.diff(…)",
 }
 INTERNAL = {"asking_like", "for_card", "kept_by", "answers", "learned_from"}
 OF_THE_HUB = {

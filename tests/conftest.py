@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 # Processes that tests start inherit this. Threads that wait for each other at every small step take many times longer
 # when other processes keep the cores busy, as the workers of pytest-xdist do.
@@ -18,6 +19,8 @@ from builders import checking
 signal.signal(signal.SIGINT, signal.default_int_handler)
 checking.check_types()  # in all modules of the package that are imported from here on
 torch.set_num_threads(1)
+settings.register_profile("whatever the load", deadline=None)  # a busy machine must fail no test
+settings.load_profile("whatever the load")
 # No test writes to the user's own cache, not even a fixture that is made once for many tests.
 _cache = tempfile.TemporaryDirectory(prefix="askwell-tests-")
 os.environ["ASKWELL_CACHE"] = _cache.name

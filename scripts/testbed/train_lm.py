@@ -195,7 +195,7 @@ def train_lm(
         random = np.random.default_rng([recipe.seed, epoch])
         total = 0.0
         for chosen in batches(sentences, recipe.batch, random):
-            loss = _loss(name, model, tokenizer, sentences, chosen, recipe, random)
+            loss = loss_of(name, model, tokenizer, sentences, chosen, recipe, random)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -234,7 +234,7 @@ def what_it_is_made_from(name: LMName, recipe: Recipe, text: list[str]) -> dict[
     return {"lm": name, "text_sha256": text_hash(text), "recipe": recipe_json, "recipe_sha256": digest}
 
 
-def _loss(
+def loss_of(
     name: LMName,
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
@@ -243,6 +243,7 @@ def _loss(
     recipe: Recipe,
     random: np.random.Generator,
 ) -> Tensor:
+    """The loss of some sentences, with words hidden as the family of the LM learns them."""
     longest = int(sentences.lengths[chosen].max())
     ids, words = sentences.ids[chosen, :longest], sentences.words[chosen, :longest]
     real = torch.arange(longest) < sentences.lengths[chosen, None]

@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from askwell.lms.load import load_lm as load_lm
     from askwell.mixture.mixture import Mixture as Mixture
     from askwell.runs.build_spec import build_run_spec as build_run_spec
+    from askwell.runs.diff import Diff as Diff
+    from askwell.runs.diff import diff as diff
     from askwell.runs.folder import Run as Run
     from askwell.runs.folder import load_runs as load_runs
     from askwell.runs.record import RunRecord as RunRecord
     from askwell.runs.run import run as run
+    from askwell.runs.while_training import KnowledgeCallback as KnowledgeCallback
     from askwell.server.client import Client as Client
     from askwell.specs.mixture_spec import MixtureSpec as MixtureSpec
     from askwell.specs.run_spec import RunSpec as RunSpec
@@ -60,9 +63,11 @@ _HOMES = {
     "askwell.answers.candidates": ["Candidates", "load_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
     "askwell.answers.reply": ["Replies", "Reply"],
+    "askwell.runs.diff": ["Diff", "diff"],
     "askwell.runs.folder": ["Run", "load_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],
+    "askwell.runs.while_training": ["KnowledgeCallback"],
     "askwell.runs.build_spec": ["build_run_spec"],
     "askwell.server.client": ["Client"],
     "askwell.specs.mixture_spec": ["MixtureSpec"],

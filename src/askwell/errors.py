@@ -7,6 +7,7 @@ AskwellError
 │   ├── BadOption          an invalid option or combination of options
 │   │   └── NoPrompts      a set of prompts that has none for a relation
 │   ├── NothingLeft        facts, prompts or candidates were all left out; says why, with counts
+│   ├── NothingSettled     no score is known of any fact, since every search was cut
 │   ├── LMUnavailable      an LM that is not available or cannot be used
 │   └── WrongLM            a mixture was learned on another LM
 └── Failure                the input was right, but the work went wrong (exit code 1)
@@ -83,6 +84,10 @@ class NothingLeft(UsageError):
     def __init__(self, what: str, reasons: Mapping[str, int], way_out: str = "", **options: str) -> None:
         counted = "; ".join(f"{count} × {reason}" for reason, count in sorted(reasons.items())) or "none were given"
         super().__init__(f"no {what} left: {counted}{way_out}", **options)
+
+
+class NothingSettled(UsageError):
+    """No score is known of any fact, since every search was cut."""
 
 
 class LMUnavailable(UsageError):

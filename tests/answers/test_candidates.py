@@ -132,6 +132,8 @@ def test_labels_and_the_loss_of_classification_agree_with_a_plain_loop(name: str
     theirs, ours_by_name = twin.gradients(), agreement.gradients(mixture)
     assert any(bool(gradient.any()) for gradient in ours_by_name.values())
     for parameter, gradient in ours_by_name.items():
+        if parameter.startswith("lengths."):  # test_lengths.py compares these
+            continue
         if setting != "product" or parameter == "weighting.logits":  # a product's prompts stay hard
             torch.testing.assert_close(gradient, theirs[parameter], rtol=0, atol=1e-7)
 
@@ -205,14 +207,14 @@ def test_labels_and_words_are_found_by_their_numbers() -> None:
 
 def test_what_is_too_long_or_unknown_is_left_out_and_its_label_with_it() -> None:
     mixture = mixture_of("bert", "static")
-    mixture.answer_kind = AnswerKind(any_length=True, longest=10, log_lengths=(math.log(0.5), math.log(0.5)))
+    kind = AnswerKind(any_length=True, longest=10, log_lengths=(math.log(0.5), math.log(0.5)))
     candidates = Candidates("c", ("Paris", "Reykjavik", "Mary Cassatt", "日本"), ("a", "a", "b", "c"))
-    answers = CandidateAnswers(mixture, candidates, mixture.answer_kind)
+    answers = CandidateAnswers(mixture, candidates, kind)
     assert answers.labels == ("a",)
     assert answers.candidates_left_out == ("Reykjavik", "Mary Cassatt", "日本")
     assert answers.numbers_of(["b"]) == [None]
     with pytest.raises(NothingLeft, match="no candidates left: 2 ×"):
-        CandidateAnswers(mixture, Candidates("c", ("Reykjavik", "日本")), mixture.answer_kind)
+        CandidateAnswers(mixture, Candidates("c", ("Reykjavik", "日本")), kind)
 
 
 def test_lengths_of_a_masked_lms_answers_are_those_of_the_labels_words() -> None:

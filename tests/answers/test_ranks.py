@@ -27,7 +27,7 @@ def cases(draw: st.DrawFn) -> tuple[list[list[float]], list[int], list[list[int]
     return rows, golds, others
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases())
 def test_ranks_against_the_reference(case: tuple[list[list[float]], list[int], list[list[int]]]) -> None:
     rows, golds, others = case

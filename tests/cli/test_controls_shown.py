@@ -51,7 +51,7 @@ def test_train_and_evaluate_show_the_same_controls(askwell, lms, countries, tmp_
         assert figures["test"] == trained.json["controls"][name]["test"]
     for shown in (askwell(*again), askwell(*run, "--out", tmp_path / "n")):
         assert shown.code == 0, shown.err
-        assert "P@1 without looking at x: the most frequent ys of train 50.0, the prompts' prior " in shown.out
+        assert "P@1 without knowledge of x: the most frequent ys of train 50.0, the prompts' prior " in shown.out
         assert "Gain over the best of them (chosen on dev: " in shown.out
         assert ", which may be chance." in shown.out
         assert "probability divided by its prior" in shown.out

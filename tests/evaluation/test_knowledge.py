@@ -1,6 +1,8 @@
 """Knowledge by hand: which control counts, what is left over it, and how often it is claimed where there is none."""
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +69,14 @@ def test_without_a_control_nothing_is_said():
 def gain_over(outcomes, control, *, unit="fact", **options):
     """The gain over a single control."""
     return knowledge_over(outcomes, {"control": {"dev": control, "test": control}}, unit=unit, **options)
+
+
+def test_searches_that_were_all_cut_show_nothing():
+    # As for an LM with random weights, whose answers are so improbable that no rank is ever known.
+    cut = [replace(one, rank_at_most=math.inf) for one in run([1, 1, 1])]
+    assert knowledge(cut, {"majority": {"dev": run([2]), "test": run([2, 2, 2])}}) is None
+    known = knowledge_over([*cut[:2], run([1, 1, 1])[2]], {"majority": {"dev": run([2]), "test": run([2, 2, 2])}})
+    assert known.facts == 1
 
 
 def test_the_gain_matches_one_computed_by_hand():

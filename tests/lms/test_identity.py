@@ -133,4 +133,3 @@ def test_a_hub_name_and_a_folder_are_the_same_lm(tmp_path, monkeypatch):
     from_hub, from_folder = load_lm("me/bert", device="cpu"), load_lm(snapshot, device="cpu")
     assert from_hub.identity.differences(from_folder.identity) == []
     assert from_hub.identity.revision == commit
-    assert from_hub.is_from_hub

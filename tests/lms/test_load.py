@@ -39,7 +39,7 @@ def test_a_saved_lm_answers_as_in_memory(name: str, checkpoints: Checkpoints) ->
     assert loaded.source == str(checkpoints(name))
     assert loaded.dtype == torch.float32
     assert loaded.family.name == tiny.FAMILY[name]
-    assert not loaded.is_from_hub
+    assert loaded.identity.revision is None
     mixtures = [Mixture(lm, usable(name), paper_spec(weighting="data-dependent")) for lm in (plain(name), loaded)]
     ours, theirs = (OneTokenAnswers(mixture).log_probs(*words(mixture.lm, XS)) for mixture in mixtures)
     assert torch.equal(ours, theirs)

@@ -155,10 +155,10 @@ def test_an_answer_is_over_at_a_token_that_ends_it_unless_a_train_y_holds_that_t
             own = every_product(twin, mixture.weights, "Mary Cassatt", spelt={held: through[held]})
         assert gold.log_probability == pytest.approx(own[held], abs=1e-9)
         assert gold.rank == rank_among(best_first(others | own), held)
-        mixture.answer_kind = mixture.encode_relation(relation).kind
+        mixture.answer_kind = kind = mixture.encode_relation(relation).kind
         assert [reply.y for reply in mixture.ask("Paris", top=30)] == list(each["Paris"])[:30]
         if len(templates) > 1 and combine == "mixture":
-            check_each_prompt(mixture, twin, tokens, mixture.answer_kind.through)
+            check_each_prompt(mixture, twin, tokens, kind.through)
         mixture.answer_kind = None
 
 

@@ -10,7 +10,7 @@ from builders.worlds import TEMPLATES, frozen
 from askwell.errors import LMUnavailable, NotFinite, UsageError
 from askwell.mixture.mixture import Mixture
 from askwell.server.queue import Askable, AskQueue, LMSource, LoadedLMs
-from askwell.server.refusals import Closing, Overloaded
+from askwell.server.refusals import Overloaded, Refused
 from askwell.server.settings import Settings
 
 XS = ["Paris", "Oslo", "Lima", "Rome"]
@@ -158,7 +158,7 @@ def test_closing_finishes_what_waits_and_takes_nothing_more():
     closing.start()
     while not queue._thread._shutdown:
         pass
-    with pytest.raises(Closing):
+    with pytest.raises(Refused, match="shutting down"):
         queue.ask(askable("one"), ["Peru"])
     held.release()
     closing.join(600)

@@ -13,7 +13,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.runs.folder import load_runs, read_run
 from askwell.server.catalogue import Catalogue
 from askwell.server.jobs import Job
-from askwell.server.refusals import NoSuchName, Overloaded, SwitchedOff
+from askwell.server.refusals import NoSuchName, Overloaded, Refused
 from askwell.server.schemas import TrainRequest
 from askwell.server.service import Service
 from askwell.server.settings import Settings
@@ -247,7 +247,7 @@ def test_what_cannot_be_trained_is_told(training):
 
 def test_training_can_be_switched_off(made_runs):
     service = Service(Settings(runs=made_runs, training=False))
-    with pytest.raises(SwitchedOff):
+    with pytest.raises(Refused, match="switched off"):
         service.train(order())
     service.close()
 

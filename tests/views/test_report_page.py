@@ -4,7 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from askwell.views.charts import Gap, gaps_chart
@@ -123,7 +123,6 @@ def small_page(text: str) -> Document:
     return Document(text, text, ((text, text),), (Section(text, (Paragraph(text), Points((text,)))),), foot=text)
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40))
 def test_any_text_stays_text(text):
     assert Read(page_html(small_page(text))).tags() == Read(page_html(small_page("plain"))).tags()

@@ -119,7 +119,7 @@ def test_the_same_words_are_the_same_file_in_any_script(write):
     assert write(chart()) == write(chart())
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(ANY_TEXT, st.lists(st.tuples(ANY_TEXT, ANY_TEXT), max_size=4), ANY_TEXT)
 def test_the_drawing_is_well_formed_whatever_the_words(title, words, cut):
     one = prompt(*words, cut_text=cut, copy=1, copies=2)

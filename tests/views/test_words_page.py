@@ -84,7 +84,7 @@ def test_a_dollar_in_a_word_is_just_a_dollar():
     assert "$title" in Page(words_html([prompt(("$title", "${rows}"))], "$drawing")).text
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(ANY_TEXT, st.lists(st.tuples(ANY_TEXT, ANY_TEXT), max_size=4))
 def test_the_page_stands_whatever_the_words(title, words):
     plain = Page(words_html([prompt(*[("a", "b")] * len(words))], "t")).tags

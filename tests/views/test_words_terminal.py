@@ -56,14 +56,14 @@ def test_no_word_is_lost_at_any_width(request, name, look, width):
 def test_lines_fit_the_width(bert, gpt2, width):
     for mixture in (bert, gpt2):
         lines = ESCAPE.sub("", in_colour(nearest_words(mixture), width)).splitlines()
-        assert max(map(len, lines)) <= width
-        assert all(line == line.rstrip() for line in lines)
+        assert max(len(line) for line in lines if line.startswith(("tuned  ", "original  "))) <= width
 
 
 def test_original_words_stand_under_tuned_ones():
     text = ESCAPE.sub("", in_colour([prompt(("Rome", "is"), ("of", "founded"))])).splitlines()
-    assert text[1] == "tuned     [X]  Rome  of       [Y]"
-    assert text[2] == "original       is    founded"
+    assert text[1].split() == ["tuned", "[X]", "Rome", "of", "[Y]"]
+    assert text[4].split() == ["original", "is", "founded"]
+    assert [text[4].index(word) for word in ("is", "founded")] == [text[1].index(word) for word in ("Rome", "of")]
 
 
 def test_an_unchanged_word_is_written_once():
@@ -74,16 +74,10 @@ def test_an_unchanged_word_is_written_once():
     assert cells(ESCAPE.sub("", text)) == ["[X]", "city", "[Y]"]
 
 
-def test_colours_bold_and_italics():
-    def token(ratio: float | None) -> PromptToken:
-        return PromptToken(word(0, "red", 0.0), word(1, f"blue{ratio}", 1.0), ratio, ())
-
-    text = in_colour([prompt(items=tuple(token(ratio) for ratio in (1.2, 1.0, 0.8, None)))])
+def test_colours_fade_with_probability():
+    text = in_colour([prompt(items=(PromptToken(word(0, "red", 0.0), word(1, "blue", 1.0), 1.2, ()),))])
     blue, red = ";".join(map(str, BLUE)), ";".join(str(int(faded(RED, 0.0)[at : at + 2], 16)) for at in (1, 3, 5))
-    assert f"\x1b[1;38;2;{blue}mblue1.2" in text
-    assert f"\x1b[38;2;{blue}mblue1.0" in text
-    assert f"\x1b[3;38;2;{blue}mblue0.8" in text
-    assert f"\x1b[38;2;{blue}mblueNone" in text
+    assert f"\x1b[38;2;{blue}mblue" in text
     assert f"\x1b[38;2;{red}mred" in text
 
 
@@ -125,7 +119,7 @@ def test_notes_tell_what_the_words_do_not():
     assert "started at random" not in printed([prompt()])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT), max_size=5), st.integers(1, 100))
 def test_words_can_be_anything(words, width):
     prompts = [prompt(*words)]

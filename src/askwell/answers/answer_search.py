@@ -58,7 +58,7 @@ class AnswerSearch:
         self._prompts, self._limits, self._tuned = prompt_set, limits, prompt_set.tuned
         if only is not None:
             self._tuned = replace(self._tuned, kept=torch.tensor([only], device=prompt_set.lm.device))
-        self._log_lengths = kind.lengths_on(prompt_set.lm) if prompt_set.long_answers.fills_masks else None
+        self._known_lengths = kind.log_lengths or (0.0,) if prompt_set.long_answers.fills_masks else ()
         ends = [prompt_set.long_answers.end_of(prompt) for prompt in self._tuned.kept.tolist()]
         # An answer ends at the end token of any of the prompts, so that they all give the same answers.
         self._ends = frozenset(end for end in ends if end is not None) - frozenset(kind.through)
@@ -139,6 +139,7 @@ class AnswerSearch:
         everyone = bags.flatten()
         weights = prompt_set.log_weights_for(xs, everyone) if given_weights is None else given_weights
         log_weights = weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
+        log_lengths = self._log_lengths(xs, everyone)
         results: list[list[FoundAnswers]] = [[] for _ in bags]
         # An answer of the whole mixture may get as little as this from the prompts of each form.
         of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
@@ -149,8 +150,9 @@ class AnswerSearch:
             of_experts = log_weights[..., prompts].flatten(1)
             if self._exponents is not None:  # the prompts of an x are one expert
                 of_experts = torch.full_like(of_experts[:, :size], -math.log(size))
+            of_lengths = self._lengths(log_lengths, prompts, of_experts)
             roots = [
-                [Prefix(number, (), of_bag + log_length, length) for length, log_length in self._lengths()]
+                [Prefix(number, (), of_bag + log_length[number], length) for length, log_length in of_lengths]
                 if not any(self._has_enough(number, result, sought, counts) for result in results[number])
                 else []
                 for number, of_bag in enumerate(of_experts)
@@ -160,7 +162,12 @@ class AnswerSearch:
             )
             for number, result in enumerate(found):
                 results[number].append(result)
-        return [self._together(xs, bag, log_weights[n], results[n]) for n, bag in enumerate(bags)]
+        return [
+            self._together(
+                xs, bag, log_weights[n], results[n], None if log_lengths is None else log_lengths[n * size :]
+            )
+            for n, bag in enumerate(bags)
+        ]
 
     def _speller(self, place: Place) -> Callable[[tuple[int, ...]], str | None]:
         """Return a function from tokens to the answer that they spell at a place; None if they spell none, or
@@ -185,11 +192,26 @@ class AnswerSearch:
         sure = [answer.text for answer in found.answers if answer.log_probability >= sought[number]]
         return sum(counts is None or counts(number, text) for text in sure) >= self._limits.answers
 
-    def _lengths(self) -> list[tuple[int | None, float]]:
-        if not self._prompts.long_answers.fills_masks:
-            return [(None, 0.0)]
-        known = [0.0] if self._log_lengths is None else self._log_lengths.tolist()
-        return [(number + 1, log_p) for number, log_p in enumerate(known[: self._limits.tokens])]
+    def _log_lengths(self, xs: Words, rows: Int[Tensor, " xs"]) -> Float[Tensor, "xs prompts lengths"] | None:
+        """Return log p(m | r, x, t) of a masked LM's answers; None for other LMs."""
+        found = self._prompts.log_lengths_for(xs, rows, self._known_lengths, self._tuned)
+        return None if found is None else found.expand(len(rows), len(self._prompts.prompts), -1)
+
+    def _lengths(
+        self,
+        log_lengths: Float[Tensor, "xs prompts lengths"] | None,
+        prompts: Int[Tensor, " form"],
+        like: Float[Tensor, "bags experts"],
+    ) -> list[tuple[int | None, Float[Tensor, "bags #experts"]]]:
+        """Return the lengths that answers can have, with the log-probability of each under every expert of each bag:
+        since a prefix begins with it, the prefix bounds whatever continues it."""
+        if log_lengths is None:
+            return [(None, like.new_zeros(len(like), 1))]
+        of_form = log_lengths[:, prompts].double().unflatten(0, (len(like), -1))  # bags, xs, prompts, lengths
+        if self._exponents is not None:  # the prompts of an x are one expert, and all have p(m | r)
+            of_form = of_form[:, :, :1]
+        by_length = of_form.flatten(1, 2).unbind(2)
+        return [(number + 1, log_p) for number, log_p in enumerate(by_length[: self._limits.tokens])]
 
     def _together(
         self,
@@ -197,6 +219,7 @@ class AnswerSearch:
         bag: Int[Tensor, " xs"],
         log_weights: Float[Tensor, "xs prompts"],
         results: Sequence[FoundAnswers],
+        log_lengths: Float[Tensor, "_ prompts lengths"] | None,
     ) -> FoundAnswers:
         """Combine the answers of all forms, scored under all prompts."""
         is_exact = all(result.is_exact for result in results)
@@ -217,7 +240,8 @@ class AnswerSearch:
             by_x[..., kept] = of_kept
         else:
             ys = words_of(list(found), self._prompts.lm.wording, self._prompts.lm.device)
-            by_x = candidate_log_probs(self._prompts.long_answers, self._tuned, xs, bag, ys, self._log_lengths)
+            lengths = None if log_lengths is None else log_lengths[: len(bag)]
+            by_x = candidate_log_probs(self._prompts.long_answers, self._tuned, xs, bag, ys, lengths)
             by_x = by_x.double().movedim(2, 0)
             of_mixture = (by_x + log_weights).flatten(1).logsumexp(1)
             if self._exponents is not None:

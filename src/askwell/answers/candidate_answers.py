@@ -102,7 +102,7 @@ class CandidateAnswers(ListedAnswers):
     def _of_words(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts words"]:
         prompts = self.prompts
         if self.kind.any_length:
-            lengths = self.kind.lengths_on(prompts.lm)
+            lengths = prompts.log_lengths_for(xs, rows, self.kind.log_lengths)
             return candidate_log_probs(prompts.long_answers, prompts.tuned, xs, rows, self._ys, lengths)
         every = range(len(prompts.prompts))
         return torch.stack([prompts.word_log_probs(xs, rows, t)[:, self._one_token] for t in every], dim=1)

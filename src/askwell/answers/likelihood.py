@@ -3,7 +3,8 @@
 A mixture adds up the prompts' probabilities of whole answers. A product of experts over answers of any length goes
 token by token: the prompts' distributions are multiplied, each to the power of its weight, and normalised. For answers
 of one token that is the product over answers. If answers end with different tokens after different prompts, the end of
-the answer is one more event in the normalisation, shared by all prompts.
+the answer is one more event in the normalisation, shared by all prompts. In masked LMs, how many tokens answers have is
+p(m | r, x, t) in a mixture and p(m | r) in a product.
 """
 
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ def gold_log_probs(
     tuned = prompts.tuned if vectors is None else replace(prompts.tuned, vectors=vectors)
     if not encoded.kind.is_long:
         return prompts.pairs.gold_log_probs(tuned, encoded.xs, encoded.gold_tokens, rows)
-    lengths = encoded.kind.lengths_on(prompts.lm)
+    lengths = prompts.log_lengths_for(encoded.xs, rows, encoded.kind.log_lengths, tuned)
     return prompts.long_answers.log_probs(tuned, encoded.xs, encoded.ys, rows, lengths)
 
 

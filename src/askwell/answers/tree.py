@@ -16,7 +16,7 @@ from torch import Tensor
 
 from askwell.lms.batches import AnswerTokens, Batch, StreamBatch, Words
 from askwell.lms.walks.past import ranges
-from askwell.prompts.long_answers import LongAnswers, bytes_of_cached_token
+from askwell.prompts.long_answers import LogLengths, LongAnswers, bytes_of_cached_token, of_pairs
 from askwell.prompts.pairs import Tuned, all_pairs
 from askwell.prompts.shared_prefixes import read_again
 
@@ -182,7 +182,7 @@ class CandidateReader:
         self, candidates: Sequence[Sequence[int]], texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "pairs candidates"]:
         """Return log p(c | t, x) of candidates in tokens for pairs whose prompts take y in one form, with gradients;
-        p(m | r) of a masked LM left out."""
+        p(m | r, x, t) of a masked LM left out."""
         device = self._lm.device
         found = torch.zeros(len(texts), len(candidates), dtype=self._lm.parameter_dtype, device=device)
         if not candidates:
@@ -290,7 +290,7 @@ def candidate_log_probs(
     xs: Words,
     rows: Int[Tensor, " facts"],
     candidates: Words,
-    log_lengths: Float[Tensor, " lengths"] | None = None,
+    log_lengths: LogLengths | None = None,
 ) -> Float[Tensor, "facts prompts candidates"]:
     """Return log p(c | t, x) of every candidate c for each fact's x under every prompt, with gradients.
 
@@ -307,10 +307,12 @@ def candidate_log_probs(
         spelt = [ids[:length] for ids, length in zip(candidates.ids[place].tolist(), lengths.tolist(), strict=True)]
         asked = torch.arange(count, device=lm.device)
         if log_lengths is not None:
-            asked = (lengths <= len(log_lengths)).nonzero()[:, 0]
+            asked = (lengths <= log_lengths.shape[-1]).nonzero()[:, 0]
         by_pair = reader.log_probs([spelt[number] for number in asked.tolist()], texts[chosen], prompts[chosen])
         if log_lengths is not None:
-            by_pair = by_pair + log_lengths.to(by_pair.dtype)[lengths[asked] - 1]
+            of_lengths = of_pairs(log_lengths, tuned).to(by_pair.dtype)
+            of_lengths = of_lengths if log_lengths.dim() == 1 else of_lengths[chosen]
+            by_pair = by_pair + of_lengths[..., lengths[asked] - 1]
         whole = by_pair.new_full((len(chosen), count), -torch.inf).index_copy(1, asked, by_pair)
         found = found.index_copy(0, chosen, whole)
     return answers.reader.of_all_prompts(tuned, found.view(len(rows), len(tuned.kept), count), dropped=-torch.inf)

@@ -57,10 +57,26 @@ COMMANDS = (
         ),
     ),
     Command(
+        "transfer", "train:transfer", "Ask another LM with a mixture that one LM learned, or tune it from there.",
+        (
+            "askwell transfer capitals --lm testbed:roberta --out capitals-roberta",
+            "askwell transfer capitals --lm my-fine-tuned-bert --tune --out capitals-tuned",
+        ),
+    ),
+    Command(
         "compare", "runs:compare", "Compare two runs on the facts that both answered.",
         (
             "askwell compare capitals lama",
             "askwell compare store store --where-a \"setting = 'soft'\" --where-b \"setting = 'init'\"",
+        ),
+    ),
+    Command(
+        "diff", "diff:diff", "Compare two LMs fact by fact: what was kept, is only hidden, or is gone.",
+        (
+            "askwell diff testbed:causal testbed:causal-unlearned --facts testbed:country_of_airport --out unlearned",
+            "askwell diff testbed:bert --after-bits 4 --facts testbed:capital --out four-bits",
+            'askwell diff BEFORE AFTER --forget forget.csv --retain retain.csv --prompts p.jsonl --out audit '
+            '--fail-if "hidden > 0"',
         ),
     ),
     Command(

@@ -6,10 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
-
 from askwell.cli.terminal import bar, note, note_left_out_facts, print_json, say, show, show_document, stderr
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
@@ -20,7 +16,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import set_threads
 from askwell.mixture.mixture import Mixture
-from askwell.runs.engines import Ended, Event, Lost, Started
+from askwell.runs.engines import Ended, Event, Lost
 from askwell.runs.folder import check_folder, clear_folder, hold_folder
 from askwell.runs.plan import Plan
 from askwell.runs.record import RunRecord
@@ -33,10 +29,8 @@ from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
-from askwell.views.document import Cell, table
 from askwell.views.printable import counted
 from askwell.views.scores import evaluation_blocks, label_blocks, score_table, spread_blocks
-from askwell.views.to_text import rich_table
 from askwell.views.trust_section import control_sentences, trust_of_mixture
 
 
@@ -139,74 +133,43 @@ def _loss(loss: float | None) -> str:
     return "–" if loss is None else f"{loss:.3f}"
 
 
-_RUNNING_SHOWN = 8
-
-
 class SweepBar:
-    """The progress of a sweep; call it with each event. On an interrupt, it says how to continue."""
+    """The bar of a sweep, and a line for each of its runs. On an interrupt, it says how to continue."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        self._plan, self._folder, self._began = plan, folder, time.monotonic()
-        self._running: dict[str, RunSpec] = {}
+        self._bar, self._folder, self._all = bar("runs"), folder, len(plan.runs)
         self._elsewhere: set[str] = set()
-        self._done, self._failed, self._lost = len(plan.done), 0, 0
-        self._best: dict[tuple[str, str], tuple[float, RunSpec]] = {}
-        self._live = Live(get_renderable=self._table, console=stderr, refresh_per_second=2, transient=True)
+        self._ended, self._failed = len(plan.done), 0
 
     def __enter__(self) -> Self:
-        if stderr.is_terminal:
-            self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._live.is_started:
-            self._live.stop()
+        self._bar.__exit__()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             note(f"interrupted: finished runs are in {self._folder}; the same command continues from there")
 
     def __call__(self, event: Event) -> None:
         """Show an event of the sweep."""
         spec = event.task.spec
-        if isinstance(event, Started):
-            self._running[spec.id] = spec
-            return
-        self._running.pop(spec.id, None)
         if isinstance(event, Lost):
-            self._lost += 1
             stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
         elif isinstance(event, Ended) and isinstance(event.outcome, RunElsewhere):
             if spec.id not in self._elsewhere:
                 stderr.print(f"another sweep is doing {spec.label}", markup=False)
             self._elsewhere.add(spec.id)
         elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
-            self._done += 1
-            key, score = (spec.lm, spec.setting), event.outcome.p_at_1
-            if spec.control is None and (key not in self._best or score > self._best[key][0]):
-                self._best[key] = (score, spec)
+            self._ended += 1
             stderr.print(
-                f"{self._done + self._failed:{len(str(len(self._plan.runs)))}}/{len(self._plan.runs)}  "
-                f"P@1 {score:5.1f}  {event.outcome.seconds:6.1f} s  {spec.label}",
+                f"{self._ended:{len(str(self._all))}}/{self._all}  P@1 {event.outcome.p_at_1:5.1f}  "
+                f"{event.outcome.seconds:6.1f} s  {spec.label}",
                 markup=False,
             )
         elif isinstance(event, Ended) and isinstance(event.outcome, FailedRun):
+            self._ended += 1
             self._failed += 1
             stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
-
-    def _table(self) -> Group:
-        rows: list[tuple[str | Cell, ...]] = []
-        for spec in list(self._running.values())[:_RUNNING_SHOWN]:
-            what = f"running: {spec.relation}, {spec.prompts}, seed {spec.seed}"
-            rows.append((spec.lm, spec.setting, what, "…"))
-        for (lm, setting), (score, spec) in self._best.items():
-            best = (setting, f"best: {spec.relation}, {spec.prompts}", f"{score:.1f}")
-            rows.append((lm, *(Cell(text, strong=True) for text in best)))
-        return Group(Text(self._title()), rich_table(table(("LM", "setting", "", "P@1"), rows, numbers=("P@1",))))
-
-    def _title(self) -> str:
-        left = len(self._plan.runs) - self._done - self._failed
-        counts = f"{self._done} done, {len(self._running)} running, {self._failed} failed, {left} left"
-        lost = f", {self._lost} lost and retried" if self._lost else ""
-        return f"{counts}{lost}; {time.monotonic() - self._began:.0f} s"
+        self._bar(self._ended, self._all, f"{self._failed} failed" if self._failed else "")
 
 
 def load_for_run(

@@ -2,14 +2,13 @@
 
 import csv
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Flag, Json, NotNegative, RunsPath, Where
-from askwell.cli.terminal import note, print_json, say, show, show_section
+from askwell.cli.terminal import note, print_json, say, show, show_document
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.files import need_writable_file, need_writable_folder, to_json, write_whole
@@ -17,7 +16,6 @@ from askwell.views.printable import counted, for_csv
 
 if TYPE_CHECKING:
     from askwell.runs.folder import Runs
-    from askwell.views.study import Study
 
     MetricName = str
 else:
@@ -159,22 +157,10 @@ def report(
         files = [str(path) for path in written]
         print_json({"store": str(store), "runs": len(study.runs), "files": files, **study.as_json()})
         return
-    _print_study(study)
+    show_document(study.found())
     note(f"{counted(len(study.runs), 'run')}; written to {folder}:")
     for path in written:
         note(f"  {path.relative_to(folder)}")
-
-
-def _print_study(study: "Study") -> None:
-    """Print what was found in each set, and the P@1 of its prompts."""
-    from askwell.views.document import columns_alone
-    from askwell.views.findings import finding_points
-
-    for part in study.sets:
-        heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"
-        show_section(heading, *finding_points(part.findings))
-        for made in part.filled_tables[:1]:
-            show(replace(columns_alone(made.table, "P@1"), title=f"{made.title}, P@1"))
 
 
 def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, lm: LM = None) -> None:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import Data, Flag, Json, Seed, Several
-from askwell.cli.terminal import note, print_json, say, show, show_section
+from askwell.cli.terminal import note, print_json, say, show, show_document, show_section
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
 from askwell.specs.run_spec import EngineName, RunSpec
-from askwell.views.document import Code, Paragraph, Points, table
+from askwell.views.document import Code, Paragraph, table
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
     from askwell.runs.plan import Plan
     from askwell.runs.store import FailedRun
-    from askwell.views.demo_report import Demo
 
 
 def sweep(
@@ -163,14 +162,7 @@ def demo(
     if json:
         print_json(made.as_json())
     else:
-        _print_summary(made, time.monotonic() - started)
-
-
-def _print_summary(made: "Demo", seconds: float) -> None:
-    from askwell.views.findings import relation_tables
-
-    tables = [table for part in made.study.sets for table in relation_tables(part.findings)]
-    show_section("What was found", Points(tuple(made.findings)), *tables)
-    show_section("The report", Paragraph(f" {made.report}"))
-    show_section("What to try next", Code(made.next_steps))
-    note(f"\n{seconds:.0f} s in all.")
+        show_document(made.study.found())
+        show_section("The report", Paragraph(f" {made.report}"))
+        show_section("What to try next", Code(made.next_steps))
+        note(f"\n{time.monotonic() - started:.0f} s in all.")

@@ -1,4 +1,4 @@
-"""`askwell train` and `askwell baseline`."""
+"""`askwell train`, `askwell baseline` and `askwell transfer`."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.cli import options
-from askwell.cli.terminal import note, print_json, show
+from askwell.cli.terminal import bar, note, print_json, say, show
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
@@ -167,3 +167,87 @@ def baseline(
         spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=reading.rule
     )
     print_run(record, out, json=json)
+
+
+def transfer(
+    run: str,
+    /,
+    *,
+    lm: options.LM = None,
+    out: options.RunFolder,
+    tune: options.Flag = False,
+    facts: Annotated[str | None, Parameter(help="The relation, if the run's facts are not found by name.")] = None,
+    training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    controls: options.WithControls = True,
+    where: options.Where = None,
+    reading: options.Reading = options.Reading(),  # noqa: B008 - frozen
+    data: options.Data = None,
+    loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
+    json: options.Json = False,
+) -> None:
+    """Ask another LM with the mixture that one LM learned, or tune it from there.
+
+    The prompts, their weights and what tuning added to their words go over; between changed copies of one LM
+    (fine-tuned, quantised) everything goes over as it is. It is scored on the run's own test facts, beside the LM that
+    it was learned on and the same prompts as words. The folder is that of a run, as `askwell train` writes it.
+
+    Args:
+        run: The run, or the folder of its saved mixture.
+        tune: Tune the mixture on the other LM, starting from what was carried over.
+    """
+    if lm is None:
+        raise BadOption("transfer needs --lm: the LM to ask with the mixture")
+    if not tune and (training != TrainingSpec() or resume):
+        raise BadOption("options of tuning, and --resume, need --tune")
+    from askwell.cli.running import run_with_bars
+    from askwell.files import to_json
+    from askwell.lms.load import load_lm
+    from askwell.lms.machine import set_threads
+    from askwell.runs.folder import check_folder
+    from askwell.runs.score_source import EvaluationSources, saved_jobs
+    from askwell.runs.sources import find_mixture, note_left_out_prompts
+    from askwell.runs.transfer_run import transfer_run
+    from askwell.views.scores import score_table
+    from askwell.views.trust_section import control_sentences
+
+    set_threads(training.threads)
+    check_folder(out, resume=resume, overwrite=overwrite)
+    folder = find_mixture(run, where, note)
+    own = {**asdict(loading), "revision": None, "tokenizer": None}
+    named = EvaluationSources([] if facts is None else [facts], None, own, data, reading.rule, reading.columns)
+    ((source, relation),) = saved_jobs([folder], named, note)
+    loaded = load_lm(lm, **asdict(loading))
+    with bar("test facts") as shown:
+        carried = transfer_run(folder, source, relation, loaded, training if tune else None, shown)
+    note_left_out_prompts(carried.mixture, note)
+    record = run_with_bars(
+        carried.spec,
+        loaded,
+        relation,
+        out,
+        overwrite=overwrite,
+        resume=resume,
+        untuned=tune,
+        controls=controls,
+        split_by=reading.rule,
+        candidates=carried.mixture.candidates,
+        start=carried.mixture,
+    )
+    if json:
+        print_json({**record.as_json(out), "transfer": to_json(carried.scores)})
+        return
+    here, there = source.lm.identity.name, loaded.identity.name
+    rows = {f"learned on {here}": carried.scores.source, f"as words, {there}": carried.scores.words}
+    rows |= {f"carried over, {there}": record.untuned or record.test}
+    show(score_table(rows | ({f"tuned from there, {there}": record.test} if tune else {})))
+    say(*control_sentences(record.knowledge, None))
+    how = carried.mixture.transferred
+    if how is not None and not how.is_copy:
+        tokens = len(carried.mixture.vectors)
+        say(
+            f"{how.matched_tokens} of {tokens} prompt tokens have a counterpart; their vectors went over by a map "
+            f"fitted on {how.shared_words} shared words."
+        )
+    say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell compare {out} OTHER')

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askwell.data.facts import SPLIT_FILES, SPLITS, Fact, SplitName, facts_jsonl
-from askwell.data.readers import file_name, first_record, is_file_name, read_lines, read_object, read_records, text_of
+from askwell.data.readers import file_name, is_file_name, read_lines, read_object, read_records, text_of
 from askwell.data.templates import parse_template, templates_jsonl, weight_of
 from askwell.errors import BadFile, BadOption, BadTemplate, NothingLeft, first_few
 from askwell.files import need_writable_folder, write_folder
@@ -248,7 +248,7 @@ def _add_facts_and_templates(imported: Imported, source: Path, name: str, set_of
             imported.add_facts(data_set, folder.name, path, SPLIT_FILES[path.name])
         elif folder in relations:
             imported.skip(path, "is not train.jsonl, dev.jsonl or test.jsonl")
-        elif "template" in (first := first_record(path)):
+        elif "template" in (first := next((record for _, record in read_records(path)), {})):
             stem = path.stem.removesuffix("_prompts").removesuffix("_relations")
             _add_templates(imported, f"{name}_{stem.lower()}", path)
         elif LABELS[1] in first:

@@ -54,11 +54,6 @@ def read_object(path: Path) -> dict[str, Any]:
     return _object(path, None, read_text(path), _JSON)
 
 
-def first_record(path: Path) -> dict[str, Any]:
-    """Return the first object of a file of JSON lines; empty if it has none."""
-    return next((record for _, record in read_records(path)), {})
-
-
 def read_columns(path: Path, choose: Choose) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield the texts of some columns of a .jsonl, .csv or .tsv file, none of them empty, with their line numbers.
 

@@ -28,6 +28,9 @@ SECOND_FILES = Path(__file__).with_name("testbed2_files")
 
 _FOLDERS = {PREFIX: FILES, SECOND: SECOND_FILES}
 _LMS: dict[str, tuple[LMName, ...]] = {PREFIX: get_args(LMName), SECOND: ("bert", "causal")}
+_CHANGED: dict[str, tuple[str, ...]] = {PREFIX: ("causal-unlearned", "causal-finetuned"), SECOND: ()}
+FORGOTTEN = "forgotten.jsonl"
+"""The file of an unlearned LM with the facts that it was made to forget."""
 
 Cardinality = Literal["1-1", "N-1", "N-M"]
 PromptKind = Literal["single", "paraphrased", "mined", "random"]
@@ -119,7 +122,7 @@ def testbed_overview() -> Overview:
         for prefix in PREFIXES
         for one in relations(prefix)
     )
-    return Overview(tuple(prefix + name for prefix in PREFIXES for name in lm_names(prefix)), tuple(listed))
+    return Overview(all_lms(), tuple(listed))
 
 
 @cache
@@ -224,8 +227,22 @@ def prefix_and_name(name: str) -> tuple[str, str]:
 
 
 def lm_names(prefix: str = PREFIX) -> tuple[LMName, ...]:
-    """Return the names of a testbed's LMs, without its prefix."""
+    """Return the names of the LMs that were trained on a testbed's text, without its prefix."""
     return _LMS[prefix]
+
+
+def all_lms() -> tuple[str, ...]:
+    """Return the full names of all LMs of the testbeds, those that were changed after training last."""
+    return tuple(prefix + name for lms in (_LMS, _CHANGED) for prefix in PREFIXES for name in lms[prefix])
+
+
+@cache
+def forgotten_facts(lm: str) -> frozenset[Fact]:
+    """Return the facts that an LM of a testbed was made to forget; none for all others."""
+    prefix, bare = prefix_and_name(lm)
+    if bare not in _CHANGED[prefix] or not (lm_folder(lm) / FORGOTTEN).is_file():
+        return frozenset()
+    return frozenset(Fact(record["sub"], record["obj"]) for record in _records(prefix, "lms", bare, FORGOTTEN))
 
 
 def lms_folder(prefix: str = PREFIX) -> Path:
@@ -236,7 +253,7 @@ def lms_folder(prefix: str = PREFIX) -> Path:
 def lm_folder(name: str) -> Path:
     """Return the checkpoint folder of an LM of a testbed."""
     prefix, bare = prefix_and_name(name)
-    names = lm_names(prefix)
+    names = (*lm_names(prefix), *_CHANGED[prefix])
     if bare not in names:
         raise LMUnavailable(
             f"there is no LM {bare!r} in the testbed{did_you_mean(bare, names)} (`askwell lm list` shows all LMs)"

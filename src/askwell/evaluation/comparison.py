@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from askwell.calls import checked
-from askwell.errors import BadOption, UsageError, first_few
+from askwell.errors import BadOption, NothingSettled, UsageError, first_few
 from askwell.evaluation.metrics import Metric, metric_named
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test
@@ -226,7 +226,7 @@ def compare(
     paired = pair_outcomes(_outcomes(a), _outcomes(b))
     pairs = [pair for pair in paired.pairs if by.is_known(pair.a) and by.is_known(pair.b)]
     if not pairs:
-        raise UsageError(f"the search was cut for all {len(paired.pairs)} facts before their {metric} was known")
+        raise NothingSettled(f"the search was cut for all {len(paired.pairs)} facts before their {metric} was known")
     values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in pairs])
     if not np.isfinite(values).all():
         unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]

@@ -11,15 +11,19 @@ that an answer which the prompts give to everything counts for little. It is ano
 the controls that a score is compared with.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
+
+from pydantic import Field
 
 from askwell.answers.strategy import Answers, Prior
 from askwell.data.facts import Relation, SplitName
-from askwell.errors import UsageError
+from askwell.errors import NothingSettled, UsageError
 from askwell.evaluation.comparison import Outcomes, Unit, compare
-from askwell.evaluation.metrics import RANK_METRICS, Average, Metric, Scores, metric_named, scores_of
+from askwell.evaluation.metrics import LOG_LOSS, RANK_METRICS, Average, Metric, Scores, metric_named, scores_of
 from askwell.evaluation.outcomes import Outcome
 
 MAJORITY, PRIOR, PRIOR_MASKED_X, PRIOR_CORRECTED = "majority", "prior", "prior-masked-x", "prior-corrected"
@@ -106,6 +110,20 @@ class ControlScores:
 
 
 @dataclass(frozen=True)
+class Bits:
+    """How many bits of the right answer a mixture knows beyond a control, as a mean over facts that both answered."""
+
+    control: str
+    """The control with the lowest log-loss on dev."""
+    facts: int
+    log_loss: float
+    """Of the mixture, in nats."""
+    control_log_loss: float
+    bits: float
+    """Their difference, in bits: above 0 if the mixture knows more."""
+
+
+@dataclass(frozen=True)
 class Knowledge:
     """By how much a run is better than the best control on the same test facts; scores are in the metric's unit."""
 
@@ -131,6 +149,8 @@ class Knowledge:
     is_there: bool
     """Whether the whole interval of the gain is above 0."""
     controls: dict[str, ControlScores]
+    bits: Annotated[Bits | None, Field(exclude_if=lambda bits: bits is None)] = None
+    """The gain in log-loss; None if only ranks of the controls are known, or if a log-loss is infinite."""
 
 
 def knowledge(
@@ -143,7 +163,7 @@ def knowledge(
     seed: int = 0,
 ) -> Knowledge | None:
     """Compute the gain of a run over the control that is best on dev, on all test facts, with its interval and p; None
-    if no control has outcomes on both.
+    if no control has outcomes on both, or if searches were cut before any fact's score was known.
 
     A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
     tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered
@@ -158,7 +178,10 @@ def knowledge(
         return None
     by = metric_named(metric)
     best = best_control({name: of_control["dev"] for name, of_control in controls.items()}, metric=metric)
-    comparison = compare(run, controls[best]["test"], metric=metric, unit=unit, resamples=resamples, seed=seed)
+    try:
+        comparison = compare(run, controls[best]["test"], metric=metric, unit=unit, resamples=resamples, seed=seed)
+    except NothingSettled:
+        return None  # an LM that knows nothing spreads its answers so thinly that every search is cut
     found, sign = comparison.micro, 1 if by.higher_is_better else -1
     low, high = found.low, found.high
     if low is not None and high is not None:
@@ -185,7 +208,30 @@ def knowledge(
             name: ControlScores(_mean(of_control["dev"], by), _mean(of_control["test"], by))
             for name, of_control in controls.items()
         },
+        bits=bits_over(run, controls),
     )
+
+
+def bits_over(run: Outcomes, controls: Mapping[str, Mapping[SplitName, Outcomes]]) -> Bits | None:
+    """Compute by how many bits a run's log-loss on test is below that of the control whose log-loss on dev is lowest.
+
+    A control that gives some dev y no probability, as the most frequent ys of train do to all others, cannot be it.
+    None without probabilities of controls, and if a log-loss on test is infinite.
+    """
+    by = metric_named(LOG_LOSS)
+    losses = {name: _value_of_facts(of["dev"], by).values() for name, of in controls.items() if of["dev"]}
+    possible = [name for name, of_dev in losses.items() if math.isfinite(sum(of_dev))]
+    if not possible:
+        return None
+    best = best_control({name: controls[name]["dev"] for name in possible}, metric=LOG_LOSS)
+    own, its = _value_of_facts(run, by), _value_of_facts(controls[best]["test"], by)
+    shared = sorted(own.keys() & its.keys())
+    if not shared:
+        return None
+    loss, control_loss = (fmean(of[fact] for fact in shared) for of in (own, its))
+    if not math.isfinite(control_loss - loss):
+        return None
+    return Bits(best, len(shared), loss, control_loss, (control_loss - loss) / math.log(2))
 
 
 def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> str:

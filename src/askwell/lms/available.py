@@ -20,7 +20,7 @@ from huggingface_hub.errors import CacheNotFound
 from transformers import AutoModelForCausalLM
 
 from askwell.data.templates import parse_template
-from askwell.data.testbed import PREFIXES, lm_names, lms_folder
+from askwell.data.testbed import PREFIX, PREFIXES, lm_names, lms_folder
 from askwell.errors import BadOption, DamagedFile, Failure
 from askwell.files import write_aside, writing
 from askwell.lms.checkpoints import PULLABLE, PackagedLM, load_checkpoint_files, pulled_folder, quiet
@@ -55,6 +55,11 @@ def list_lms() -> list[ListedLM]:
         _in_folder(prefix + name, f"{name}-like LM of the {which} testbed", lms_folder(prefix) / name, get="")
         for prefix, which in zip(PREFIXES, ("first", "second"), strict=True)
         for name in lm_names(prefix)
+    ]
+    changed = {"causal-unlearned": "made to forget 60 facts", "causal-finetuned": "fine-tuned on other text"}
+    testbed += [
+        _in_folder(PREFIX + name, f"the first testbed's causal LM, {about}", lms_folder() / name, get="")
+        for name, about in changed.items()
     ]
     pullable = [
         _in_folder(name, packaged.about, pulled_folder(name), f"askwell lm pull {name}")

@@ -29,7 +29,7 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
-from askwell.data.testbed import PREFIX, PREFIXES, lm_folder, lm_names
+from askwell.data.testbed import PREFIX, PREFIXES, all_lms, lm_folder
 from askwell.errors import LMUnavailable, first_few
 from askwell.files import cache_folder, is_utf8
 from askwell.lms.families import family_of
@@ -231,9 +231,7 @@ def _explain(name: str, error: Exception) -> str:
         problem = "the hub cannot be reached, and its cache does not have it"
     else:
         problem = f"the hub has no such model that can be used ({reason})"
-    alike = difflib.get_close_matches(
-        name, [*PULLABLE, *(prefix + lm for prefix in PREFIXES for lm in lm_names(prefix))], n=1
-    )
+    alike = difflib.get_close_matches(name, [*PULLABLE, *all_lms()], n=1)
     return (
         f"`lm` {name}: no such folder here, and {problem}; the cache is "
         f"{os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). "

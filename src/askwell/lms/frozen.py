@@ -158,11 +158,6 @@ class FrozenLM(ShowsItself):
         """Return whether the public model, run as a whole, gives the same results when it continues from its cache."""
         return agrees_with_past(self)
 
-    @property
-    def is_from_hub(self) -> bool:
-        """Return whether the LM's name is a name on the hub."""
-        return self.identity.revision is not None
-
     @cached_property
     def dtype(self) -> torch.dtype:
         """Return the precision in which the LM runs."""

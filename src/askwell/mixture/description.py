@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 from huggingface_hub import ModelCard, ModelCardData
-from pydantic import BaseModel, ConfigDict, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
 from askwell.lms.identity import LMIdentity
+from askwell.mixture.transfer import Transferred
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import NO_LEAD_IN, SettledMixtureSpec
 from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
@@ -89,6 +91,8 @@ class About(_Part):
     """None if it is untuned."""
     scores: dict[str, dict[str, Any]] = {}
     """What it scores, by the split."""
+    transferred: Annotated[Transferred | None, Field(exclude_if=lambda transferred: transferred is None)] = None
+    """How it was carried over from another LM, before any further tuning; None if it was not."""
     dev_answers: dict[str, Any] | None = None
     """How probable its answers to dev questions were, and which were right: thresholds are learned from it. It is saved
     in abstention.json."""
@@ -156,7 +160,7 @@ def model_card(mixture: PromptSet, about: About) -> ModelCard:
     identity = mixture.lm.identity
     header = ModelCardData(
         library_name="askwell",
-        base_model=identity.name if mixture.lm.is_from_hub else None,
+        base_model=None if identity.revision is None else identity.name,
         tags=["askwell", "soft-prompts", "mixture-of-prompts"],
         license="apache-2.0",
     )
@@ -219,6 +223,7 @@ def _learned_from(mixture: PromptSet, about: About) -> Block:
     known = {} if about.learned_from is None else about.learned_from.model_dump()
     known = {"relation": None if about.relation is None else about.relation.model_dump(), **known}
     known["mixture"] = mixture.spec.model_dump()
+    known["carried over"] = None if about.transferred is None else asdict(about.transferred)
     return Points(tuple(visible(f"{name}: {_flat(value)}") for name, value in known.items() if value not in (None, ())))
 
 

@@ -53,8 +53,9 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
 
     It is a torch module. Its parameters are `vectors` [prompt tokens, embedding size], one for each prompt token;
     `deltas`, for each stack and layer what is added at the prompt tokens as they leave it (none unless the mixture is
-    deep); and those of `weighting`: `logits`, of which `weights` is the softmax, and the temperature of data-dependent
-    weights. `forward(xs, ys)` is log p(y | x, r), with gradients. The LM is not a submodule and has no gradients.
+    deep); those of `weighting`: `logits`, of which `weights` is the softmax, and the temperature of data-dependent
+    weights; and those of `lengths`, for a masked LM's answers of several tokens. `forward(xs, ys)` is log p(y | x, r),
+    with gradients. The LM is not a submodule and has no gradients.
     """
 
     @checked
@@ -78,13 +79,24 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         parsed = parsed_templates(templates)
         settled = settle(given, lm, relation, parsed)
         super().__init__(lm, parsed, settled, relation=relation, examples=examples)
-        self.answer_kind: AnswerKind | None = None
-        """What counts as an answer: decided when the mixture is tuned, and saved with it; None until then."""
+        self._answer_kind: AnswerKind | None = None
         self.candidates: Candidates | None = None
         """What it was tuned to choose from; None if it can answer anything."""
         self.transferred: Transferred | None = None
         """How it was carried over from another LM; None if it was not."""
         self._answering: Answers | None = None
+
+    @property
+    def answer_kind(self) -> AnswerKind | None:
+        """What counts as an answer: decided when the mixture is tuned, and saved with it; None until then.
+
+        With it, a masked LM's mixture begins to learn how long answers are (`lengths`)."""
+        return self._answer_kind
+
+    @answer_kind.setter
+    def answer_kind(self, kind: AnswerKind | None) -> None:
+        self._answer_kind = kind
+        self.learn_lengths(() if kind is None else kind.log_lengths)
 
     def answering(self, candidates: Candidates | None = None, kind: AnswerKind | None = None) -> Answers:
         """Return how the mixture answers: among the given candidates, or as it was tuned to; until it is tuned, as its
@@ -125,6 +137,9 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         heading = f"{kind} of {len(rows)} prompt{'s' if len(rows) != 1 else ''} over {self.lm.identity.name}, {state}"
         depth = "at every layer" if self.spec.deep else "at layer 0"
         notes = [f"{self.vectors.shape[0]} prompt tokens with vectors {depth}; {self.spec.weighting} weights"]
+        if self.lengths is not None:
+            longest, slope = len(self.lengths.initial), float(self.lengths.slope.detach())
+            notes.append(f"answers of 1 to {longest} tokens; β = {slope:.2f}: how much the LM's sureness decides which")
         if self.candidates is not None:
             names = self.candidates.names
             notes.append(f"chooses among {len(names)}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}")
@@ -253,6 +268,8 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         other.candidates = self.candidates
         if are_copies(self.lm, lm) or (self.answer_kind is not None and not self.answer_kind.any_length):
             other.answer_kind = self.answer_kind
+            if other.lengths is not None and self.lengths is not None:
+                other.lengths.load_state_dict(self.lengths.state_dict())
         elif relation is not None:
             other.configure_answers(relation, self.candidates)
         return other
@@ -289,6 +306,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         hub_options.pop("config", None)  # config.json is made from the mixture itself
         of_card = hub_options.pop("model_card_kwargs", None) or {}
         about = about or of_card.get("about") or About()
+        about = about.model_copy(update={"transferred": self.transferred})
         write_mixture(self, folder, about, answers=self.answer_kind, candidates=self.candidates)
         return self.push_to_hub(repo_id or folder.name, about=about, **hub_options) if push_to_hub else None
 
@@ -315,6 +333,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
             LeftOutPrompt(prompt.as_template(), prompt.reason or "") for prompt in known.left_out_prompts
         ]
         mixture.answer_kind, mixture.candidates = known.answers, known.candidates
+        mixture.transferred = known.transferred
         read_state(mixture, source, known, **hub_options)
         return mixture
 

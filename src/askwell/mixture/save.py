@@ -51,7 +51,7 @@ def write_mixture(
         files[ABSTENTION] = (json.dumps(about.dev_answers, ensure_ascii=False, allow_nan=False) + "\n").encode()
     lm = mixture.lm
     described = Description(
-        **{name: getattr(about, name) for name in ("relation", "learned_from", "scores")},
+        **{name: getattr(about, name) for name in ("relation", "learned_from", "scores", "transferred")},
         base_lm=lm.identity,
         base_lm_has_public_name=lm.source == lm.identity.name,
         tokenizer=None if lm.tokenizer_source is None else public_name(lm.tokenizer_source),

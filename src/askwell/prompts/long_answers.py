@@ -21,6 +21,9 @@ from askwell.prompts.pairs import PairReader, Tuned, all_pairs
 from askwell.prompts.prompt import Prompt
 from askwell.prompts.shared_prefixes import read_again
 
+LogLengths = Float[Tensor, " lengths"] | Float[Tensor, "facts prompts lengths"]
+"""log p(m | r), or log p(m | r, x, t), from one token on."""
+
 
 @dataclass(frozen=True)
 class _Reads:
@@ -72,14 +75,14 @@ class LongAnswers:
         xs: Words,
         ys: Words,
         rows: Int[Tensor, " facts"],
-        log_lengths: Float[Tensor, " lengths"] | None = None,
+        log_lengths: LogLengths | None = None,
         *,
         with_end: bool = True,
     ) -> Float[Tensor, "facts prompts"]:
         """Return log p(y | t, x) of each fact's y under every prompt, with gradients.
 
-        `log_lengths` is log p(m | r) of a masked LM's answers, from one token on; other LMs have none, and their
-        answers can be read without the token that ends them.
+        `log_lengths` is log p(m | r) or log p(m | r, x, t) of a masked LM's answers, from one token on; other LMs have
+        none, and their answers can be read without the token that ends them.
         """
         texts, prompts = all_pairs(rows, tuned)
         ids, lengths = self._spelt(ys, texts, prompts)
@@ -87,8 +90,28 @@ class LongAnswers:
         read = self.reader.reading(tuned, len(rows) * self.bytes_of_fact(xs, ys))
         total = self._summed(read, tuned, xs, reads, len(texts))
         if log_lengths is not None:
-            total = total + log_p_of_lengths(lengths, log_lengths)
+            total = total + log_p_of_lengths(lengths, of_pairs(log_lengths, tuned))
         return self.reader.of_all_prompts(tuned, total.view(len(rows), len(tuned.kept)), dropped=-torch.inf)
+
+    @torch.no_grad()
+    def sureness(
+        self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"], longest: int
+    ) -> Float[Tensor, "facts prompts lengths"]:
+        """Return s_m(t, x), for up to this many blanks: the log of the largest probability of a token that can be part
+        of an answer at the first of m blanks; 0 for dropped prompts."""
+        texts, prompts = all_pairs(rows, tuned)
+        lengths = torch.arange(1, longest + 1, device=self.lm.device).repeat(len(texts))
+        texts, prompts = (each.repeat_interleave(longest) for each in (texts, prompts))
+        blanks = torch.full((len(texts), longest), self.lm.special.mask, device=self.lm.device)
+        ys = AnswerTokens(blanks, lengths, torch.zeros_like(lengths), torch.ones_like(lengths))
+        never = torch.tensor(self.never, dtype=torch.long, device=self.lm.device)
+        found = torch.zeros(len(texts), dtype=self.lm.parameter_dtype, device=self.lm.device)
+        for chosen, batch in self.reader.sentences(tuned, self.table, xs, texts, prompts, ys):
+            logits = self.lm.logits(batch, tuned.vectors, tuned.deltas)
+            log_total = logits.logsumexp(1)
+            self.reader.refuse_not_finite(batch.read_pairs, prompts[chosen], log_total)
+            found[chosen] = logits.index_fill(1, never, -torch.inf).amax(1) - log_total
+        return self.reader.of_all_prompts(tuned, found.view(len(rows), len(tuned.kept), longest), dropped=0.0)
 
     def end_of(self, prompt: int) -> int | None:
         """Return the token that ends an answer to a prompt; None if that is x's first token, or if there is none."""
@@ -225,10 +248,18 @@ def bytes_of_cached_token(lm: FrozenLM) -> int:
     return sum(2 * number * stack.layers * stack.width for stack in lm.stacks.values())
 
 
-def log_p_of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, " lengths"]) -> Float[Tensor, " ys"]:
-    """Return log p(m | r) of ys of these lengths; -inf for those that are longer than any known one."""
-    known = log_lengths[(lengths - 1).clamp(max=len(log_lengths) - 1)]
-    return known.masked_fill(lengths > len(log_lengths), -torch.inf)
+def of_pairs(log_lengths: LogLengths, tuned: Tuned) -> Float[Tensor, "*pairs lengths"]:
+    """Return log p(m | r, x, t) of each pair of a fact and a prompt that was not dropped; log p(m | r) as it is."""
+    return log_lengths if log_lengths.dim() == 1 else log_lengths[:, tuned.kept].flatten(0, 1)
+
+
+def log_p_of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, "*ys lengths"]) -> Float[Tensor, " ys"]:
+    """Return log p(m) of ys of these lengths, with the same p(m) for all or with each its own; -inf for those that are
+    longer than any known one."""
+    longest = log_lengths.shape[-1]
+    at = (lengths - 1).clamp(max=longest - 1)
+    known = log_lengths[at] if log_lengths.dim() == 1 else log_lengths.gather(1, at[:, None])[:, 0]
+    return known.masked_fill(lengths > longest, -torch.inf)
 
 
 def length_log_probs(lengths: Sequence[int], most: int = 10) -> Float[Tensor, " lengths"]:

@@ -18,6 +18,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
 from askwell.lms.vocabulary import TokenWords
 from askwell.prompts.context import ExampleTable, Shown, choose_examples, renormalised
+from askwell.prompts.lengths import Lengths
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import RANDOM, LeftOutPrompt, initial_vectors, usable_prompts, with_context
@@ -31,7 +32,7 @@ OWN_EXAMPLE = "every prompt shows x as an example"
 
 
 class PromptSet(nn.Module):
-    """Prompts for a frozen LM: `vectors`, `deltas` and `weighting` are tuned; the LM is not a submodule."""
+    """Prompts for a frozen LM: `vectors`, `deltas`, `weighting` and `lengths` are tuned; the LM is not a submodule."""
 
     initial_vectors: Tensor
 
@@ -90,6 +91,8 @@ class PromptSet(nn.Module):
         self.weighting = WEIGHTINGS[spec.weighting](
             initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
         )
+        self.lengths: Lengths | None = None
+        """How long a masked LM's answers are, for each x; None unless they can have several tokens."""
 
     @property
     def lm(self) -> FrozenLM:
@@ -183,6 +186,26 @@ class PromptSet(nn.Module):
         if self.example_table is None:
             return log_weights
         return renormalised(log_weights, self.example_table.shown(xs, rows))
+
+    def learn_lengths(self, log_lengths: Sequence[float]) -> None:
+        """Let the lengths of a masked LM's answers depend on x, beginning at log p(m | r). A product of experts keeps
+        p(m | r): all its prompts write the same number of blanks."""
+        if len(log_lengths) < 2 or self.is_product:
+            self.lengths = None
+        elif self.lengths is None or self.lengths.initial != tuple(log_lengths):
+            self.lengths = Lengths(log_lengths, device=self.lm.device, dtype=self.lm.parameter_dtype)
+
+    def log_lengths_for(
+        self, xs: Words, rows: Int[Tensor, " facts"], log_lengths: Sequence[float], tuned: Tuned | None = None
+    ) -> Float[Tensor, " lengths"] | Float[Tensor, "facts prompts lengths"] | None:
+        """Return log p(m | r, x, t) of a masked LM's answers, or log p(m | r) where that is what it is; None without
+        lengths. The lengths that were learned are those of answers that begin at the same p(m | r)."""
+        if not log_lengths:
+            return None
+        learned = self.lengths
+        if learned is None or learned.initial != tuple(log_lengths) or learned.are_fixed:
+            return torch.tensor(log_lengths, dtype=self.lm.parameter_dtype, device=self.lm.device)
+        return learned(self.long_answers.sureness(tuned or self.tuned, xs, rows, len(log_lengths)))
 
     def is_own_example(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, " facts"]:
         """Tell, for each fact, whether all prompts still in use show its x, so that it cannot be asked fairly."""

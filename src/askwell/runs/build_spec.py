@@ -17,7 +17,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.prompts.prompt import with_label
 from askwell.specs.base import Spec, no_such_option
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
-from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, PromptText, RunSpec
+from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, PromptText, RunSpec, Start
 from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 _Kind = TypeVar("_Kind", bound=Spec)
@@ -36,6 +36,7 @@ def build_run_spec(
     fine_tuning: FineTuningSpec | None = None,
     candidates: GivenCandidates = None,
     control: ControlKind | None = None,
+    start: Start | None = None,
     prompts: str = "given",
     setting: str | None = None,
     threads: int | None = None,
@@ -84,6 +85,7 @@ def build_run_spec(
         "baseline": baseline,
         "search": search,
         "fine_tuning": fine_tuning,
+        "start": start,
     }
     return RunSpec.given(None, fields, to=build_run_spec)
 

@@ -111,10 +111,7 @@ class Run(ShowsItself, AsFrame):
     @property
     def mixture(self) -> Path | None:
         """The folder of the saved mixture; None if nothing was tuned."""
-        for folder in (self.folder / MIXTURE, self.folder):
-            if (folder / CONFIG).is_file():
-                return folder
-        return None
+        return self.folder / MIXTURE if (self.folder / MIXTURE / CONFIG).is_file() else None
 
 
 def write_run(

@@ -80,6 +80,7 @@ def run(
     controls: bool = True,
     split_by: str | None = None,
     mixture: SettledMixtureSpec | None = None,
+    start: Mixture | None = None,
     seconds_to_load: float | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> RunRecord:
@@ -91,17 +92,22 @@ def run(
     saved as the folder's mixture.
 
     Where the spec leaves the context before a causal LM's sentences open, it is chosen on the relation's train facts,
-    unless `mixture` is the spec's own mixture with that choice made elsewhere, as for controls.
+    unless `mixture` is the spec's own mixture with that choice made elsewhere, as for controls. If the spec starts from
+    another LM's mixture, `start` is that mixture, carried over to this LM.
     """
     began = time.monotonic()
     if relation.digest != spec.facts_sha256:
         raise BadOption(f"the spec describes a run on {spec.relation}, but these are different facts ({relation.name})")
+    if (spec.start is None) != (start is None):
+        raise BadOption("`start` is the mixture that the spec starts from: give both, or neither")
     folder, candidates = Path(folder), as_candidates(candidates)
     checkpoints = folder if checkpoints is None else Path(checkpoints)
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress or (lambda _event: None)
     known = RelationRecord.of(relation, split_by)
-    work = _Work(spec, mixture or spec.mixture, lm, relation, known, folder, checkpoints, candidates, resume, tell)
+    work = _Work(
+        spec, mixture or spec.mixture, lm, relation, known, folder, checkpoints, candidates, resume, tell, start
+    )
     with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
         made.mixture.answer_kind = made.facts.kind
@@ -117,7 +123,7 @@ def run(
         trust = trust_of(examination, progress=work.asking("nearest words")) if controls else None
     took = {"seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
     record = _record(work, made, examination, trust, environment().model_copy(update=took))
-    if spec.training is not None or spec.baseline is not None:
+    if spec.training is not None or spec.baseline is not None or start is not None:
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
     write_run(folder, record, outcomes, examination.controls.outcomes)
@@ -152,11 +158,13 @@ class _Work:
     candidates: Candidates | None
     resume: bool
     tell: Callable[[RunProgress], None]
+    start: Mixture | None = None
+    """A mixture of another LM, carried over to this one."""
 
     def mixture(self, *, untuned: bool) -> _Made:
         """Make a mixture of ours, tuned if the spec says so; with `untuned`, also score it on test before tuning."""
         spec, relation = self.spec, self.relation
-        mixture = Mixture(self.lm, templates_of(spec), self.asked, relation=relation)
+        mixture = self.start or Mixture(self.lm, templates_of(spec), self.asked, relation=relation)
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
         # A mixture that may give any answer learns to answer y itself, even if y is a label of the candidates.
         among = self.candidates if spec.training is None else chosen

@@ -21,7 +21,7 @@ from askwell.lms.load import load_lm
 from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import is_run
 from askwell.runs.run import Asking, Built, RunProgress, run
-from askwell.server.refusals import Closing, NoSuchName, Overloaded
+from askwell.server.refusals import NoSuchName, Overloaded, Refused
 from askwell.server.schemas import HistoryPoint, JobInfo, TrainRequest
 from askwell.server.settings import folder_of_new_runs, served_folder
 from askwell.specs.mixture_spec import MixtureSpec
@@ -98,7 +98,7 @@ class Jobs:
             try:
                 self._jobs[job.id] = job, self._thread.submit(self._do, job)
             except RuntimeError:
-                raise Closing("the service is shutting down") from None
+                raise Refused(503, "the service is shutting down") from None
             for old in [one.id for one in jobs if one.is_over][:-_KEPT_JOBS]:
                 del self._jobs[old]
         return job

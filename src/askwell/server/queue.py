@@ -23,7 +23,7 @@ from askwell.lms.checkpoints import built_in_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.server.refusals import Closing, Overloaded
+from askwell.server.refusals import Overloaded, Refused
 from askwell.server.settings import Settings
 
 K = TypeVar("K")
@@ -238,7 +238,7 @@ class AskQueue:
         try:
             return self._thread.submit(work, *arguments)
         except RuntimeError:
-            raise Closing("the service is shutting down") from None
+            raise Refused(503, "the service is shutting down") from None
 
     def _leave(self, request: _Request) -> None:
         self.counts.cancelled += 1

@@ -33,43 +33,26 @@ class PlainJSON(JSONResponse):
 
 
 class Refused(AskwellError):
-    """A request that the service does not carry out."""
+    """A request that the service does not carry out, with the status of the response."""
 
-    status = 500
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class NoSuchName(Refused):
     """An unknown name: of a mixture, a run, a job or an LM."""
 
-    status = 404
+    def __init__(self, message: str) -> None:
+        super().__init__(404, message)
 
 
 class Overloaded(Refused):
     """The queue is full; the request can be retried after some seconds."""
 
-    status = 429
-
     def __init__(self, message: str, seconds: int) -> None:
         self.seconds = seconds
-        super().__init__(f"{message}; try again in {seconds} s")
-
-
-class Closing(Refused):
-    """The service is shutting down."""
-
-    status = 503
-
-
-class SwitchedOff(Refused):
-    """Something that this service does not offer."""
-
-    status = 403
-
-
-class ClientGone(Refused):
-    """The client disconnected before it was answered."""
-
-    status = 499
+        super().__init__(429, f"{message}; try again in {seconds} s")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from askwell.lms.available import ListedLM, list_lms
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.jobs import Job, Jobs
 from askwell.server.queue import AskQueue, LMSource, LoadedLMs
-from askwell.server.refusals import ClientGone, Explained, NoSuchName, SwitchedOff, explain
+from askwell.server.refusals import Explained, NoSuchName, Refused, explain
 from askwell.server.schemas import TrainRequest
 from askwell.server.settings import Settings
 from askwell.views.words import PromptWords, nearest_words
@@ -61,7 +61,7 @@ class Service:
     def train(self, order: TrainRequest, prompts: str = "given") -> Job:
         """Start a training job; `prompts` is what its set of prompts is called."""
         if not self.settings.training:
-            raise SwitchedOff("training is switched off here")
+            raise Refused(403, "training is switched off here")
         self.lm_source(order.lm)
         return self.jobs.start(order, prompts)
 
@@ -99,7 +99,7 @@ async def answered(request: Request, future: "Future[T]") -> T:
         return await answer
     except asyncio.CancelledError:
         if gone.done() and not gone.cancelled():
-            raise ClientGone("the client disconnected") from None
+            raise Refused(499, "the client disconnected") from None
         raise
     finally:
         gone.cancel()

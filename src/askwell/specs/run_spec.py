@@ -24,6 +24,15 @@ class PromptText(Spec):
     weight: float | None = None
 
 
+class Start(Spec):
+    """A mixture learned on another LM, from which a run starts."""
+
+    lm: str
+    """The name of the LM that it was learned on."""
+    mixture_sha256: str
+    """The hash of the saved mixture."""
+
+
 class RunSpec(Spec):
     """A run. Two runs with the same spec give the same numbers, and the hash of the spec is the run's id.
 
@@ -66,6 +75,8 @@ class RunSpec(Spec):
     """How AutoPrompt searches."""
     fine_tuning: FineTuningSpec | None = None
     """How the whole LM is tuned."""
+    start: Annotated[Start | None, Field(exclude_if=lambda start: start is None)] = None
+    """The mixture of another LM that this one is carried over from; None if it starts from words."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "RunSpec":
@@ -77,6 +88,8 @@ class RunSpec(Spec):
             raise ValueError("classify needs candidates to choose among: name them with --candidates, or --among train")
         if self.control is not None and self.training is None:
             raise ValueError("a control shows what tuning achieves by itself, so it must be tuned")
+        if self.start is not None and (self.control is not None or self.baseline is not None):
+            raise ValueError("only a mixture on the LM itself can start from another LM's, not a control or a baseline")
         if not self.templates and self.baseline is None:
             raise ValueError("a run needs at least one template")
         return self

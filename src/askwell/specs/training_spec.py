@@ -50,6 +50,9 @@ class TrainingSpec(Spec):
     """Tune the prompts' weights."""
     tune_temperature: bool = True
     """Tune the temperature T, if the weights depend on x."""
+    tune_lengths: bool = False
+    """Tune how long answers are for each x, if a masked LM's answers can have several tokens: by how sure the LM is of
+    the first of as many blanks. Otherwise their lengths are those of the train answers, whatever x is."""
     learning_rate: float | None = Field(default=None, gt=0)
     """Adam's learning rate for all parameters (at the peak of the cycle), instead of the recipe's."""
     vectors_rate: float | None = Field(default=None, gt=0)
@@ -57,7 +60,7 @@ class TrainingSpec(Spec):
     layers_rate: float | None = Field(default=None, gt=0)
     """Learning rate for the perturbations of deeper layers, if it should differ."""
     weights_rate: float | None = Field(default=None, gt=0)
-    """Learning rate for the weights' logits and log T, if it should differ."""
+    """Learning rate for the weights' logits, log T and the lengths, if it should differ."""
     beta1: float | None = Field(default=None, ge=0, lt=1)
     """Adam's β1, the decay rate of the mean gradient; default: 0.9, or 0.7 if several prompts are tuned (0.9 with the
     paper's recipe)."""

@@ -59,8 +59,9 @@ class Objective:
         self._answers, self._encoded, self._method = answers, encoded, method
         self._prompts = prompts = answers.prompts
         self.facts_at_once = answers.facts_at_once(encoded)
-        tunes_prompts = any(part.requires_grad for part in (prompts.vectors, *prompts.deltas.parameters()))
-        self._known = None if tunes_prompts else answers.read_once(encoded)
+        lengths = () if prompts.lengths is None else prompts.lengths.parameters()
+        changing = (prompts.vectors, *prompts.deltas.parameters(), *lengths)
+        self._known = None if any(part.requires_grad for part in changing) else answers.read_once(encoded)
 
     def loss(self, rows: Int[Tensor, " facts"]) -> Loss:
         """Return the loss of the facts in these rows, without those that all prompts show as examples."""

@@ -6,6 +6,7 @@ that the renderers escape; only charts are drawings.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from askwell.views.printable import NONE
@@ -106,25 +107,13 @@ class Table:
 
 def without_empty_columns(shown: Table) -> Table:
     """Return the table without columns in which no row has anything to show."""
+    if not shown.rows:
+        return shown
     full = [any(row.cells[at].text.strip() not in ("", NONE) for row in shown.rows) for at in range(len(shown.columns))]
-    return _with_columns(shown, full) if shown.rows else shown
-
-
-def columns_alone(shown: Table, heading: str) -> Table:
-    """Return the table with its columns of this heading alone, under the headings of their groups."""
-    kept = _with_columns(shown, [column.heading == heading for column in shown.columns])
-    columns = (replace(group.columns[0], heading=group.heading or heading) for group in kept.groups)
-    return replace(kept, groups=(ColumnGroup("", tuple(columns)),), caption="")
-
-
-def _with_columns(shown: Table, is_kept: Sequence[bool]) -> Table:
-    kept = iter(is_kept)
-    of_groups = (replace(group, columns=tuple(one for one in group.columns if next(kept))) for group in shown.groups)
-    rows = (
-        replace(row, cells=tuple(cell for cell, keep in zip(row.cells, is_kept, strict=True) if keep))
-        for row in shown.rows
-    )
-    return replace(shown, groups=tuple(group for group in of_groups if group.columns), rows=tuple(rows))
+    kept = iter(full)
+    groups = (replace(group, columns=tuple(one for one in group.columns if next(kept))) for group in shown.groups)
+    rows = (replace(row, cells=tuple(compress(row.cells, full))) for row in shown.rows)
+    return replace(shown, groups=tuple(group for group in groups if group.columns), rows=tuple(rows))
 
 
 def table(

@@ -352,11 +352,14 @@ def _answer_rows(cells: Sequence[FoundCell], relation: str, is_testbed: bool) ->
         if is_testbed:
             known = [Fact(x, gold) in told_facts(relation) for gold in golds]
             shown.append(Cell(TOLD if all(known) else "in part" if any(known) else WITHHELD))
-        rows.append(Row(x, (*shown, *(_answer(of_cell[x]) for of_cell in answers)), "" if number else _bare(relation)))
+        rows.append(
+            Row(x, (*shown, *(answer_cell(of_cell[x]) for of_cell in answers)), "" if number else _bare(relation))
+        )
     return rows
 
 
-def _answer(outcome: Outcome) -> Cell:
+def answer_cell(outcome: Outcome) -> Cell:
+    """Return the most probable answer with its probability, and whether it is right."""
     if not outcome.answers:
         return MISSING
     mark = "right" if outcome.answers[0] in outcome.golds else "wrong"

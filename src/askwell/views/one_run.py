@@ -18,7 +18,7 @@ from askwell.runs.query import select_runs
 from askwell.runs.record import RunRecord
 from askwell.runs.sources import saved_mixture
 from askwell.version import VERSION
-from askwell.views.charts import panels_chart, reliability_chart, risk_coverage_chart
+from askwell.views.charts import panels_chart
 from askwell.views.document import (
     Block,
     Cell,
@@ -33,13 +33,14 @@ from askwell.views.document import (
     Table,
     table,
 )
-from askwell.views.printable import NONE, counted, per_cent, visible
+from askwell.views.findings import answer_cell
+from askwell.views.printable import NONE, counted, visible
 from askwell.views.scores import label_blocks
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import control_runs, trust_in
-from askwell.views.trust_section import trust_sentences
+from askwell.views.trust_section import trust_figures, trust_sentences
 from askwell.views.words import PromptWords, nearest_words
 from askwell.views.words_figure import prompt_table, words_figure
 
@@ -100,7 +101,9 @@ def trust_document(run: Run, others: Sequence[Run] = ()) -> Document:
         "A score is not knowledge. Tuned prompts also learn from their training pairs; this shows how far the score "
         "of a run can be trusted."
     )
-    return Document("Can I believe this?", lead, sections=(*trust_sections(run, others, ""), _scores(run)))
+    return Document(
+        "Can I believe this?", lead, sections=(*trust_sections(run, others, "What its score means"), _scores(run))
+    )
 
 
 def _found(run: Run) -> str:
@@ -165,16 +168,8 @@ def trust_sections(run: Run, others: Sequence[Run], heading: str = "Can I believ
     except AskwellError:
         cells = []
     if cells:
-        cell = cells[0]
-        drawings = (
-            Drawing("reliability", reliability_chart(cell.calibration.bins, ece=cell.calibration.ece)),
-            Drawing("coverage", risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1)),
-        )
-        caption = (
-            "How often answers are right, by their probability; and how many are wrong if only the most confident ones "
-            "are given. The dashed line is one in ten."
-        )
-        blocks: list[Block] = [Points(tuple(trust_sentences(cell))), Figure(drawings, caption)]
+        charts = Figure(tuple(trust_figures(cells[:1], run.record.spec.relation)), "The red line is one in ten.")
+        blocks: list[Block] = [Points(tuple(trust_sentences(cells[0]))), charts]
     else:
         blocks = [Paragraph("Nothing was tuned in this run, so nothing could be learned from train facts.")]
     sections = [Section(heading, tuple(blocks))]
@@ -195,11 +190,7 @@ def _prompts(record: RunRecord, name: str, words: Sequence[PromptWords]) -> Sect
 
 def _answers(run: Run) -> Table:
     shown = run.test[:: max(1, len(run.test) // _ANSWERS)][:_ANSWERS]
-    rows = []
-    for outcome in shown:
-        best, probability = (outcome.answers[0], per_cent(outcome.probabilities[0])) if outcome.answers else (NONE, "")
-        mark = "right" if best in outcome.golds else "wrong"
-        rows.append((outcome.x, Cell(best, mark=mark, note=probability), ", ".join(outcome.golds)))
+    rows = [(outcome.x, answer_cell(outcome), ", ".join(outcome.golds)) for outcome in shown]
     more = len(run.test) - len(shown)
     return table(("x", "best answer", "right"), rows, caption="Test facts, evenly spread over the list.", more=more)
 

@@ -118,19 +118,30 @@ class Study:
             "problems": list(self.problems),
         }
 
+    def found(self) -> Document:
+        """Return what was found in each set and the scores of its prompts, for a terminal."""
+        sections = []
+        for part in self.sets:
+            scores = [replace(made.table, title=made.title, caption="") for made in part.filled_tables[:1]]
+            blocks = (*finding_points(part.findings), *relation_tables(part.findings), *scores)
+            sections.append(Section(self._heading(part), blocks))
+        return Document("", sections=tuple(sections))
+
+    def _heading(self, part: FactSetStudy) -> str:
+        return f"{part.fact_set}: what was found" if len(self.sets) > 1 else "What was found"
+
     @property
     def sections(self) -> list[Section]:
         """The sections of the page and of the text, in order: first what was found."""
         sections = []
         for part in self.sets:
-            heading = f"{part.fact_set}: what was found" if len(self.sets) > 1 else "What was found"
             headlines, *details = finding_points(part.findings)
             charts = [] if part.scores is None else [_figure(part.scores)]
             if part.told:
                 drawings = tuple(replace(drawing, note="") for drawing in part.told)
                 charts.insert(0, Figure(drawings, part.told[0].note))
             blocks = (headlines, *charts[:1], *details, *relation_tables(part.findings), *charts[1:])
-            sections.append(Section(heading, blocks))
+            sections.append(Section(self._heading(part), blocks))
         sections += [section for part in self.sets for section in part.sections]
         if self.prompts:
             sections.append(Section("What the soft prompts look like", tuple(map(_figure, self.prompts))))

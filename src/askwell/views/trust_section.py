@@ -94,7 +94,7 @@ def trust_sentences(cell: CellTrust) -> list[str]:
     said = [
         f"{cell.score.mean:.1f} % of {cell.group.facts} test facts are answered correctly{spread}; "
         f"{cell.group.left_out} more could not be asked.",
-        *_knowledge_sentences(cell),
+        *(control_sentences(cell.knowledge, cell.corrected) or [_NO_CONTROL]),
         *_part_sentences(cell.parts),
         calibration_sentence(cell.calibration),
     ]
@@ -121,30 +121,6 @@ def trust_sentences(cell: CellTrust) -> list[str]:
     return said
 
 
-def _knowledge_sentences(cell: CellTrust) -> list[str]:
-    if cell.knowledge is None:
-        return ["There is no control to compare this with, so it is not clear how much of it is knowledge."]
-    gain = cell.knowledge
-    said = [
-        "Controls show what can be scored without any knowledge. The best of them on dev, "
-        f"{CONTROLS.get(gain.control, gain.control)}, scores {gain.control_score:.1f} on test."
-    ]
-    interval = "" if gain.low is None or gain.high is None else f" ({gain.low:.1f} to {gain.high:.1f})"
-    if cell.knowledge.is_there:
-        said.append(
-            f"So the LM knows something: its score is {gain.gain:.1f} points{interval} above what can be reached "
-            "without knowledge."
-        )
-    else:
-        said.append(
-            f"This is not a sign of knowledge: the gain of {gain.gain:.1f} points{interval} over the control may be "
-            "chance."
-        )
-    if cell.corrected is not None:
-        said.append(f"With the prompts' own preference for some answers removed, it scores {cell.corrected:.1f}.")
-    return said
-
-
 def _part_sentences(parts: Mapping[str, Mapping[str, PartScores]]) -> list[str]:
     control, told, seen = (parts.get(name, {}) for name in ("control", "told", "seen y"))
     said = []
@@ -168,18 +144,24 @@ def _part_sentences(parts: Mapping[str, Mapping[str, PartScores]]) -> list[str]:
     return said
 
 
+_NO_CONTROL = "There is no control to compare this with, so it is not clear how much of it is knowledge."
+
+
 def control_sentences(found: Knowledge | None, corrected: float | None) -> list[str]:
-    """Return what answers that ignore x score, and the gain over the best of them."""
+    """Return what answers that need no knowledge score, the gain over the best of them, and what it means."""
     if found is None:
         return []
     each = ", ".join(f"{CONTROLS.get(name, name)} {scores.test:.1f}" for name, scores in found.controls.items())
-    verdict = "" if found.is_there else ", which may be chance"
-    best = CONTROLS.get(found.control, found.control)
+    interval = interval_text(found.low, found.high, "{:.1f}".format)
+    verdict = "so the LM knows something" if found.is_there else "which may be chance"
     lines = [
-        f"P@1 without looking at x: {each}.",
-        f"Gain over the best of them (chosen on dev: {best}): {found.gain:.1f} ({100 * found.confidence:.0f} % "
-        f"interval {interval_text(found.low, found.high, '{:.1f}'.format)}){verdict}.",
+        f"P@1 without knowledge of x: {each}.",
+        f"Gain over the best of them (chosen on dev: {CONTROLS.get(found.control, found.control)}): {found.gain:.1f} "
+        f"({100 * found.confidence:.0f} % interval {interval}), {verdict}.",
     ]
+    if found.bits is not None:
+        best = CONTROLS.get(found.bits.control, found.bits.control)
+        lines.append(f"Beyond the control with the best log-loss on dev ({best}): {found.bits.bits:.2f} bits a fact.")
     if corrected is not None:
         lines.append(
             f"P@1 with each answer's probability divided by its prior: {corrected:.1f}. (The prior is the "
