@@ -75,6 +75,21 @@ def test_with_a_high_temperature_it_is_the_static_mixture():
     )
 
 
+@pytest.mark.parametrize(("other", "switched_off"), [("data-dependent", 1), ("certainty", 0)])
+def test_combined_weights_without_one_signal_are_those_of_the_other(other, switched_off):
+    combined = moved(exact("bert"), usable("bert"), paper_spec(weighting="combined"))
+    alone = moved(exact("bert"), usable("bert"), paper_spec(weighting=other))
+    temperatures = log_temperature_of(combined)
+    alone.load_state_dict(
+        combined.state_dict() | {"weighting.log_temperature": temperatures[1 - switched_off].detach()}
+    )
+    temperatures.data[switched_off] = torch.inf
+    xs, rows = words(exact("bert"), XS)
+    torch.testing.assert_close(
+        OneTokenAnswers(combined).log_probs(xs, rows), OneTokenAnswers(alone).log_probs(xs, rows)
+    )
+
+
 @pytest.mark.parametrize("strategy", ["one-token", "any-length"])
 def test_among_candidates_certainty_is_that_about_candidates(strategy):
     names = ["Rome", "Italy", "Oslo"]
@@ -98,9 +113,9 @@ def test_among_candidates_certainty_is_that_about_candidates(strategy):
 
 def test_training_tunes_the_temperature_and_saving_keeps_it(tmp_path):
     facts = [Fact(x, y) for x, y in PAIRS]
-    relation = Relation.of("capitals", facts[:6], facts[6:8], facts[8:])
+    relation = Relation.of("capitals", facts, facts, facts)
     mixture = Mixture(frozen("bert"), TEMPLATES, weighting="certainty", answers="one-token")
-    train(mixture, relation, TrainingSpec(recipe="cycle", pairs=96))
+    train(mixture, relation, TrainingSpec(recipe="cycle", pairs=96, keep="log-loss"))
     assert mixture.temperature != 1.0
     mixture.save_pretrained(tmp_path)
     again = Mixture.from_pretrained(tmp_path, lm=frozen("bert"))

@@ -8,7 +8,7 @@ from builders.specs import paper_spec
 from builders.worlds import TEMPLATES, frozen
 
 from askwell.mixture.mixture import Mixture
-from askwell.prompts.weights import WEIGHTINGS, DataDependentWeights, StaticWeights
+from askwell.prompts.weights import WEIGHTINGS, CombinedWeights, DataDependentWeights, StaticWeights
 from askwell.specs.mixture_spec import WeightingName
 
 
@@ -35,3 +35,15 @@ def test_data_dependent_weights_by_hand() -> None:
     assert weighting.temperature == pytest.approx(2.0)
     with pytest.raises(ValueError, match="need to know"):
         weighting(None, 2)
+
+
+def test_combined_weights_by_hand() -> None:
+    weighting = CombinedWeights(torch.tensor([0.25, 0.75]).log())
+    with torch.no_grad():
+        weighting.log_temperature.copy_(torch.tensor([2.0, 0.5]).log())
+    log_p_x = torch.tensor([[0.16, 0.04]]).log()
+    certainty = torch.tensor([[0.0, -torch.tensor(3.0).log() / 2]])
+    # 0.25 √0.16 · 1 = 0.1 beside 0.75 √0.04 · exp(−2 · ln 3 / 2) = 0.05
+    found = weighting(torch.stack([log_p_x, certainty], dim=2), 1)
+    assert torch.allclose(found.exp(), torch.tensor([[2 / 3, 1 / 3]]))
+    assert weighting.temperature is None  # there are two

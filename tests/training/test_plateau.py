@@ -188,7 +188,8 @@ def new_mixture(**spec):
 
 def test_the_result_is_the_mean_over_the_last_steps():
     """Against a loop that stores the parameters after every step and sums them with their weights at the end."""
-    spec = TrainingSpec(recipe="plateau", pairs=200, batch_facts=3, patience=10_000, keep="log-loss", threads=1)
+    choices: dict[str, Any] = {"pairs": 200, "batch_facts": 3, "patience": 10_000, "keep": "log-loss", "threads": 1}
+    spec = TrainingSpec(recipe="plateau", fit_weights=False, **choices)
     mixture, plain = new_mixture(), new_mixture()
     result = train(mixture, CAPITALS, spec)
     facts, _ = plain.encode(CAPITALS.train)
@@ -334,7 +335,7 @@ def test_a_state_that_was_not_the_best_can_become_it(monkeypatch):
     monkeypatch.setattr("askwell.training.loop.score_facts", scored)
     mixture = new_mixture()
     best = []
-    spec = TrainingSpec(batch_facts=4, patience=4, threads=1)
+    spec = TrainingSpec(batch_facts=4, patience=4, fit_weights=False, threads=1)
     result = train(mixture, CAPITALS, spec, progress=lambda state: best.append(state.best.round))
     assert result.best.round == 2
     assert list(dict.fromkeys(best)) == [0, 1, 2]

@@ -7,6 +7,7 @@ the answer is one more event in the normalisation, shared by all prompts. In mas
 p(m | r, x, t) in a mixture and p(m | r) in a product.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,9 +18,39 @@ from askwell.answers.encode import EncodedFacts
 from askwell.errors import BadOption
 from askwell.prompts.long_answers import log_p_of_lengths
 from askwell.prompts.prompt_set import PromptSet
+from askwell.prompts.weights import Evidence
 
-ReadOnce = tuple[Float[Tensor, "facts prompts"], Float[Tensor, "facts prompts"]]
-"""log p(y | t, x) and, where weights depend on x, what they depend on: neither changes while only weights are tuned."""
+
+@dataclass(frozen=True)
+class ReadOnce:
+    """What the LM says of facts, which does not change while neither vectors nor layers of the prompts are tuned."""
+
+    gold: Float[Tensor, "facts prompts"]
+    """log p(y | t, x), given y's length where lengths are learned."""
+    evidence: Evidence | None
+    """What the prompts' weights depend on."""
+    lengths: Int[Tensor, "facts prompts"] | None = None
+    """The number of tokens of y, where lengths are learned."""
+    sureness: Float[Tensor, "facts prompts lengths"] | None = None
+    """What p(m | r, x, t) depends on."""
+
+    @classmethod
+    def joined(cls, parts: "Sequence[ReadOnce]") -> "ReadOnce":
+        """Concatenate what was read of several batches."""
+        return cls(
+            torch.cat([one.gold for one in parts]),
+            *(_joined([getattr(one, name) for one in parts]) for name in ("evidence", "lengths", "sureness")),
+        )
+
+    def of(self, rows: Int[Tensor, " some"]) -> "ReadOnce":
+        """Return what was read of some of the facts."""
+        others = (None if part is None else part[rows] for part in (self.evidence, self.lengths, self.sureness))
+        return ReadOnce(self.gold[rows], *others)
+
+
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if known else None
 
 
 @dataclass(frozen=True)
@@ -40,9 +71,33 @@ def likelihood(
     only into the weights. What was read before need not be read again."""
     if prompts.is_product:
         return Likelihood(_product(prompts, encoded, rows))
-    gold, evidence = (gold_log_probs(prompts, encoded, rows), None) if known is None else known
-    joint = prompts.log_weights_for(encoded.xs, rows, evidence) + gold
+    gold = gold_log_probs(prompts, encoded, rows) if known is None else _gold_of(prompts, known)
+    joint = prompts.log_weights_for(encoded.xs, rows, None if known is None else known.evidence) + gold
     return Likelihood(joint.logsumexp(1), joint, gold)
+
+
+@torch.no_grad()
+def read_once(prompts: PromptSet, encoded: EncodedFacts, rows: Int[Tensor, " facts"]) -> ReadOnce:
+    """Return what `likelihood` need not read again while neither vectors nor layers are tuned."""
+    evidence = prompts.evidence(encoded.xs, rows)
+    log_lengths = encoded.kind.log_lengths if encoded.kind.is_long else ()
+    if prompts.lengths is None or prompts.lengths.initial != tuple(log_lengths):
+        return ReadOnce(gold_log_probs(prompts, encoded, rows), evidence)
+    tuned, answers = prompts.tuned, prompts.long_answers
+    return ReadOnce(
+        answers.log_probs(tuned, encoded.xs, encoded.ys, rows),
+        evidence,
+        encoded.ys.lengths[prompts.pairs.y_places][:, rows].T,
+        answers.sureness(tuned, encoded.xs, rows, len(log_lengths)),
+    )
+
+
+def _gold_of(prompts: PromptSet, known: ReadOnce) -> Float[Tensor, "facts prompts"]:
+    """Return log p(y | t, x) from what was read, with gradients into learned lengths."""
+    if known.sureness is None or known.lengths is None or prompts.lengths is None:
+        return known.gold
+    of_lengths = prompts.lengths(known.sureness).flatten(0, 1)
+    return known.gold + log_p_of_lengths(known.lengths.flatten(), of_lengths).view_as(known.gold)
 
 
 def gold_log_probs(

@@ -179,8 +179,9 @@ class ListedAnswers(Answers):
         self, xs: Words, rows: Int[Tensor, " facts"], by_prompt: Float[Tensor, "facts prompts answers"]
     ) -> Float[Tensor, "facts prompts"]:
         """Return the log-weight of each prompt for each fact, given its log-probabilities of all answers."""
-        is_certainty = self.prompts.weighting.reads == "answers"
-        evidence = certainty_of(by_prompt.log_softmax(2)) if is_certainty else None
+        if "answers" not in self.prompts.weighting.reads:
+            return self.prompts.log_weights_for(xs, rows)
+        evidence = self.prompts.evidence(xs, rows, certainty_of(by_prompt.log_softmax(2)))
         return self.prompts.log_weights_for(xs, rows, evidence)
 
     @abstractmethod

@@ -92,7 +92,7 @@ class OneTokenAnswers(ListedAnswers):
 
     def _weights_for(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
         """Return the log-weight of each prompt for each fact; among candidates, certainty is that about them."""
-        if self.is_closed and self.prompts.weighting.reads == "answers":
+        if self.is_closed and "answers" in self.prompts.weighting.reads:
             return self._log_weights(xs, rows, self.by_prompt(xs, rows))
         return self.prompts.log_weights_for(xs, rows)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind, EncodedFacts, LeftOutFact
-from askwell.answers.likelihood import Likelihood, ReadOnce, gold_log_probs, likelihood
+from askwell.answers.likelihood import Likelihood, ReadOnce, likelihood, read_once
 from askwell.answers.reply import PromptReply, Replies
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft, UsageError
@@ -204,16 +204,18 @@ class Answers(ABC):
         """Return log p(y | x, r) of the facts in these rows, with gradients into everything that is tuned."""
         return likelihood(self.prompts, encoded, rows, known)
 
+    @property
+    def can_read_once(self) -> bool:
+        """Whether what the LM says of a fact's y and x is all that `likelihood` needs of it."""
+        return not self.prompts.is_product and self.candidates is None
+
     def read_once(self, encoded: EncodedFacts) -> ReadOnce | None:
-        """Return what `likelihood` need not read again while only weights are tuned; None if there is nothing."""
-        if self.prompts.is_product or self.candidates is not None:
+        """Return what `likelihood` need not read again while neither vectors nor layers of the prompts are tuned; None
+        if there is nothing."""
+        if not self.can_read_once:
             return None
-        parts = []
-        with torch.no_grad():
-            for rows in encoded.rows.split(self.facts_at_once(encoded)):
-                gold, evidence = gold_log_probs(self.prompts, encoded, rows), self.prompts.evidence(encoded.xs, rows)
-                parts.append((gold, gold if evidence is None else evidence))
-        return torch.cat([gold for gold, _ in parts]), torch.cat([evidence for _, evidence in parts])
+        batches = encoded.rows.split(self.facts_at_once(encoded))
+        return ReadOnce.joined([read_once(self.prompts, encoded, rows) for rows in batches])
 
     def facts_at_once(self, encoded: EncodedFacts) -> int:
         """Return how many facts can be trained on in one forward and backward pass within bounded memory."""

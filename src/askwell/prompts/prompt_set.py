@@ -22,7 +22,7 @@ from askwell.prompts.lengths import Lengths
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import RANDOM, LeftOutPrompt, initial_vectors, usable_prompts, with_context
-from askwell.prompts.weights import WEIGHTINGS, initial_weights
+from askwell.prompts.weights import WEIGHTINGS, Evidence, initial_weights
 from askwell.specs.mixture_spec import SettledMixtureSpec
 
 TOO_LONG = "x is longer than the LM's context allows"
@@ -87,7 +87,7 @@ class PromptSet(nn.Module):
             }
         )
         # What depends only on the prompts: their questions, put to the LM in batches.
-        self.pairs = PairReader(lm, self.prompts, reads_x=WEIGHTINGS[spec.weighting].reads == "x")
+        self.pairs = PairReader(lm, self.prompts, reads_x="x" in WEIGHTINGS[spec.weighting].reads)
         self.weighting = WEIGHTINGS[spec.weighting](
             initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
         )
@@ -165,19 +165,19 @@ class PromptSet(nn.Module):
         """Return log p(x | t): how probable each prompt finds x itself."""
         return self.pairs.log_p_x(self.tuned, xs, rows)
 
-    def evidence(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"] | None:
-        """Return what the weights depend on: log p(x | t), or how certain each prompt is of y's first token; None if
-        they do not depend on x."""
-        match self.weighting.reads:
-            case "x":
-                return self.log_p_x(xs, rows)
-            case "answers":
-                return self.pairs.certainty(self.tuned, xs, rows)
-            case _:
-                return None
+    def evidence(
+        self, xs: Words, rows: Int[Tensor, " facts"], certainty: Float[Tensor, "facts prompts"] | None = None
+    ) -> Evidence | None:
+        """Return what the weights depend on: log p(x | t), and how certain each prompt is of its answer, which is that
+        of y's first token unless it is given; None if they do not depend on x."""
+        reads = self.weighting.reads
+        signals = [self.log_p_x(xs, rows)] if "x" in reads else []
+        if "answers" in reads:
+            signals.append(self.pairs.certainty(self.tuned, xs, rows) if certainty is None else certainty)
+        return torch.stack(signals, dim=2) if len(signals) > 1 else signals[0] if signals else None
 
     def log_weights_for(
-        self, xs: Words, rows: Int[Tensor, " facts"], evidence: Float[Tensor, "facts prompts"] | None = None
+        self, xs: Words, rows: Int[Tensor, " facts"], evidence: Evidence | None = None
     ) -> Float[Tensor, "facts prompts"]:
         """Return the log-weight of each prompt for each fact, among those that do not show its x as an example."""
         if evidence is None:

@@ -11,6 +11,12 @@ from askwell.data.templates import Template
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import MixtureSpec, WeightingName
 
+Signal = Literal["x", "answers"]
+"""What can speak for a prompt, given x: log p(x | t), for which the LM reads every question once more, or how certain
+the prompt is of its answer."""
+Evidence = Float[Tensor, "facts prompts"] | Float[Tensor, "facts prompts signals"]
+"""The signals of a weighting; one alone has no axis of its own."""
+
 
 class Weighting(nn.Module):
     """A way to weigh prompts. To add one, write a subclass, a row of WEIGHTINGS and a name in `WeightingName`.
@@ -18,26 +24,28 @@ class Weighting(nn.Module):
     Parameters besides `logits` control how the weights depend on x; --no-tune-temperature freezes them.
     """
 
-    reads: ClassVar[Literal["nothing", "x", "answers"]]
-    """What `forward` needs to know of each prompt for each fact: nothing, log p(x | t), for which the LM reads every
-    question once more, or how certain the prompt is of its answer."""
-    closed_form: ClassVar[bool]
-    """Whether the mean posterior over prompts is the best p(t | r), which EM then uses without a gradient; if not, EM
-    also takes gradient steps on log p(t | r, x)."""
+    reads: ClassVar[tuple[Signal, ...]]
+    """What `forward` needs to know of each prompt for each fact."""
 
     def __init__(self, logits: Float[Tensor, " prompts"]) -> None:
         super().__init__()
         self.logits = nn.Parameter(logits)
         """log p(t | r) up to a constant; -inf for a prompt that was dropped."""
 
-    def forward(self, evidence: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
+    def forward(self, evidence: Evidence | None, count: int) -> Float[Tensor, "facts prompts"]:
         """Return the log-weight of each prompt for each of this many facts."""
         raise NotImplementedError  # abstract: each class that is used has its own
 
     @property
     def depends_on_x(self) -> bool:
         """Whether a prompt can weigh more for one x than for another."""
-        return self.reads != "nothing"
+        return bool(self.reads)
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether the mean posterior over prompts is the best p(t | r), which EM then uses without a gradient; if not,
+        EM also takes gradient steps on log p(t | r, x)."""
+        return not self.depends_on_x
 
     @property
     def temperature(self) -> float | None:
@@ -48,10 +56,9 @@ class Weighting(nn.Module):
 class StaticWeights(Weighting):
     """p(t | r) = softmax(logits), regardless of x."""
 
-    reads = "nothing"
-    closed_form = True
+    reads = ()
 
-    def forward(self, evidence: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
+    def forward(self, evidence: Evidence | None, count: int) -> Float[Tensor, "facts prompts"]:
         """Return log p(t | r), repeated for each fact."""
         del evidence
         return self.logits.log_softmax(0).expand(count, -1)
@@ -60,23 +67,24 @@ class StaticWeights(Weighting):
 class DataDependentWeights(Weighting):
     """p(t | r, x) ∝ p(t | r) p(x | t)^(1/T): a prompt weighs more if it finds x itself probable."""
 
-    reads = "x"
-    closed_form = False
+    reads = ("x",)
 
     def __init__(self, logits: Float[Tensor, " prompts"]) -> None:
         super().__init__(logits)
-        self.log_temperature = nn.Parameter(torch.zeros((), device=logits.device, dtype=logits.dtype))
+        of_signals = () if len(self.reads) == 1 else (len(self.reads),)
+        self.log_temperature = nn.Parameter(torch.zeros(of_signals, device=logits.device, dtype=logits.dtype))
 
-    def forward(self, evidence: Float[Tensor, "facts prompts"] | None, count: int) -> Float[Tensor, "facts prompts"]:
+    def forward(self, evidence: Evidence | None, count: int) -> Float[Tensor, "facts prompts"]:
         """Return log p(t | r, x) from the log of what speaks for each prompt."""
         if evidence is None or len(evidence) != count:
             raise ValueError("weights that depend on x need to know every fact's x")
-        return (self.logits.log_softmax(0) + evidence * (-self.log_temperature).exp()).log_softmax(1)
+        scaled = evidence * (-self.log_temperature).exp()
+        return (self.logits.log_softmax(0) + (scaled if scaled.dim() == 2 else scaled.sum(2))).log_softmax(1)
 
     @property
-    def temperature(self) -> float:
-        """T: how little the weights depend on x."""
-        return float(self.log_temperature.detach().exp())
+    def temperature(self) -> float | None:
+        """T: how little the weights depend on x; None if there are several."""
+        return float(self.log_temperature.detach().exp()) if self.log_temperature.dim() == 0 else None
 
 
 class CertaintyWeights(DataDependentWeights):
@@ -85,13 +93,20 @@ class CertaintyWeights(DataDependentWeights):
     No gradient goes through H: prompts are tuned to be right, not to be certain.
     """
 
-    reads = "answers"
+    reads = ("answers",)
+
+
+class CombinedWeights(DataDependentWeights):
+    """p(t | r, x) ∝ p(t | r) p(x | t)^(1/T) exp(-H/T'): a prompt weighs more if it fits x and is certain."""
+
+    reads = ("x", "answers")
 
 
 WEIGHTINGS: dict[WeightingName, type[Weighting]] = {
     "static": StaticWeights,
     "data-dependent": DataDependentWeights,
     "certainty": CertaintyWeights,
+    "combined": CombinedWeights,
 }
 
 

@@ -312,7 +312,7 @@ def _work_of(spec: RunSpec, relation: Relation) -> float:
         trained = prompts * train if asked_once else BACKWARD * schedule.pairs
         nearest_words = prompts * len(relation.test)
         work += trained + scores * prompts * dev + nearest_words
-    return work if WEIGHTINGS[spec.mixture.weighting].reads == "nothing" else 2 * work  # the LM reads twice
+    return work * (1 + len(WEIGHTINGS[spec.mixture.weighting].reads))  # the LM reads once more for each signal
 
 
 def _seconds(lm: FrozenLM, tasks: list[RunTask]) -> dict[str, float]:

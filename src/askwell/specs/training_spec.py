@@ -48,9 +48,12 @@ class TrainingSpec(Spec):
     """Tune the perturbations of all layers, if the mixture is deep."""
     tune_weights: bool = True
     """Tune the prompts' weights."""
+    fit_weights: bool = True
+    """Before the prompts themselves are tuned, fit their weights and temperatures to some train facts, which are read
+    once; not with the paper's recipe, among candidates, or in a product."""
     tune_temperature: bool = True
     """Tune the temperature T, if the weights depend on x."""
-    tune_lengths: bool = False
+    tune_lengths: bool = True
     """Tune how long answers are for each x, if a masked LM's answers can have several tokens: by how sure the LM is of
     the first of as many blanks. Otherwise their lengths are those of the train answers, whatever x is."""
     learning_rate: float | None = Field(default=None, gt=0)

@@ -23,7 +23,7 @@ from askwell.training.history import HistoryLine
 CHECKPOINT = "checkpoint.safetensors"
 _VERSION = 1
 _KEPT = "kept-"
-_NOTES = ("stretches", "loss", "facts", "pairs")
+_NOTES = ("prompts", "stretches", "loss", "facts", "pairs")
 
 
 def write_checkpoint(folder: Path, run: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
@@ -65,6 +65,8 @@ class State:
     """Adam's moments."""
     means: dict[str, Tensor]
     """The means over the last steps of everything that is tuned, if the schedule uses them."""
+    prompts: int
+    """How many prompts were in use when the first step was taken."""
     stretches: int = 0
     """Stretches done."""
     loss: float = 0.0

@@ -23,6 +23,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
+from askwell.training.fitting import facts_to_fit, fit_weights, fits_first
 from askwell.training.history import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.optimiser import (
     add_to_means,
@@ -59,8 +60,7 @@ class Objective:
         self._answers, self._encoded, self._method = answers, encoded, method
         self._prompts = prompts = answers.prompts
         self.facts_at_once = answers.facts_at_once(encoded)
-        lengths = () if prompts.lengths is None else prompts.lengths.parameters()
-        changing = (prompts.vectors, *prompts.deltas.parameters(), *lengths)
+        changing = (prompts.vectors, *prompts.deltas.parameters())
         self._known = None if any(part.requires_grad for part in changing) else answers.read_once(encoded)
 
     def loss(self, rows: Int[Tensor, " facts"]) -> Loss:
@@ -70,7 +70,7 @@ class Objective:
             if not len(rows):
                 nothing = torch.zeros((), device=rows.device, requires_grad=True)
                 return Loss(nothing, 0.0, torch.zeros_like(self._prompts.weight_logits))
-        known = None if self._known is None else (self._known[0][rows], self._known[1][rows])
+        known = None if self._known is None else self._known.of(rows)
         found = self._answers.likelihood(self._encoded, rows, known)
         negative = -float(found.total.detach().sum())
         if found.joint is None:
@@ -86,7 +86,7 @@ class Objective:
 
     def seconds_of_pair(self, pairs: int = 64) -> float:
         """Measure how long training on one (fact, prompt) pair takes, on about this many; nothing is changed."""
-        prompts = len(self._prompts.prompts)
+        prompts = len(self._prompts.tuned.kept)
         few = self._encoded.rows[: max(1, pairs // prompts)]
         seconds = []
         for _ in range(3):  # the first is slower, since it allocates memory
@@ -151,8 +151,8 @@ def _train(
         facts.need(split)
     train_facts, dev = (_with_answers(facts, split, answers, left_out) for split in ("train", "dev"))
     _warn_of_left_out(relation, left_out)
-    sizes = {"facts": len(train_facts), "prompts": len(mixture.prompts)}
-    dev = _spread(dev, scored_dev_facts(spec, dev_facts=len(dev), **sizes))
+    asked = scored_dev_facts(spec, facts=len(train_facts), dev_facts=len(dev), prompts=len(mixture.prompts))
+    dev = _spread(dev, asked)
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture) if folder is not None and resume else None
@@ -161,12 +161,25 @@ def _train(
     else:
         untuned = _copy(mixture)
         first = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
-        state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={})
+        state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={}, prompts=0)
+        if fits_first(answers, spec):
+            loss = fit_weights(answers, _spread(train_facts, facts_to_fit(len(mixture.prompts))))
+            state.history.append(_score(answers, dev, relation, round_=1, pairs=0, train_loss=loss))
+            state.parameters = _copy(mixture)
+            state.kept = {0: untuned, 1: state.parameters}
+        state.prompts = len(mixture.tuned.kept)
     objective = Objective(answers, train_facts, spec.method)
     if spec.minutes is not None and state.pairs is None:
         # All dev scores together cost at most a third of the training pairs: they have no backward pass.
         state.pairs = max(1, int(spec.minutes * 60 / objective.seconds_of_pair() * 0.75))
-    schedule = schedule_of(spec, dev_facts=len(dev), **sizes, seed=mixture.spec.seed, pairs=state.pairs)
+    schedule = schedule_of(
+        spec,
+        facts=len(train_facts),
+        dev_facts=len(dev),
+        prompts=state.prompts,
+        seed=mixture.spec.seed,
+        pairs=state.pairs,
+    )
     optimizer = optimizer_of(mixture, spec, rates)
     if optimizer is not None and state.moments:
         restore_moments(optimizer, state.moments)
@@ -195,7 +208,7 @@ def _train(
         )
 
     # What the LM computes for an x before all tuned words never changes, so it is cached if it is needed again.
-    again = [dev.xs, *([train_facts.xs] if schedule.pairs > len(train_facts) * len(mixture.prompts) else [])]
+    again = [dev.xs, *([train_facts.xs] if schedule.pairs > len(train_facts) * state.prompts else [])]
     try:
         with mixture.pairs.keeping(*again):
             tell(0, state.history[-1])

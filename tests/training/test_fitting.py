@@ -1,0 +1,122 @@
+"""The weights that are fitted before prompts are tuned, against a direct solve over the prompts' own distributions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agreement import exact, log_temperature_of, usable
+from builders.specs import paper_spec
+from builders.worlds import CAPITALS, FACTS
+from scipy.optimize import minimize
+
+from askwell.data.facts import Fact, Relation
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
+from askwell.training.fitting import facts_to_fit, fit_weights, fits_first
+from askwell.training.loop import train
+from askwell.training.optimiser import choose_tuned
+
+LONG = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Rome Cassatt"), Fact("Reykjavik", "Cassatt")]
+RELATION = Relation.of("r", LONG, LONG, LONG)
+WEIGHTS: dict[str, Any] = {"tune_vectors": False, "threads": 1}
+
+
+def asked(mixture):
+    """p(y | t, x) of every fact and prompt, and minus the entropy of p(· | t, x), one pair at a time."""
+    encoded, _ = mixture.encode(FACTS)
+    gold, certainty = np.zeros((2, len(encoded), len(mixture.prompts)))
+    for fact in range(len(encoded)):
+        for prompt in range(len(mixture.prompts)):
+            log_probs = mixture.word_log_probs(encoded.xs, torch.tensor([fact]), prompt)[0].numpy()
+            gold[fact, prompt] = np.exp(log_probs[int(encoded.answers[fact])])
+            certainty[fact, prompt] = (np.exp(log_probs) * log_probs).sum()
+    return gold, certainty
+
+
+def penalised(numbers, gold, certainty):
+    """The loss of logits and, behind them, of log T where there is one; each is held at 0 by half a fact's weight."""
+    prompts = gold.shape[1]
+    scores = numbers[:prompts] + (certainty * np.exp(-numbers[prompts]) if len(numbers) > prompts else 0)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = weights / weights.sum(-1, keepdims=True)
+    return -np.log((gold * weights).sum(1)).mean() + (numbers**2).sum() / 4 / len(gold)
+
+
+@pytest.mark.parametrize("weighting", ["static", "certainty"])
+def test_the_fit_is_that_of_a_direct_solve(weighting):
+    mixture = Mixture(exact("bert"), usable("bert"), paper_spec(weighting=weighting))
+    gold, certainty = asked(mixture)
+    encoded, _ = mixture.encode(FACTS)
+    answers, start = mixture.answering(kind=encoded.kind), mixture.weight_logits.detach().clone()
+    choose_tuned(mixture, TrainingSpec(**WEIGHTS))
+    reached = fit_weights(answers, encoded)
+    tuned = [mixture.weight_logits.detach() - start]
+    tuned += [log_temperature_of(mixture).detach()[None]] if weighting == "certainty" else []
+    found = torch.cat(tuned).numpy()
+    best = minimize(penalised, np.zeros(len(found)), args=(gold, certainty), tol=1e-12)
+    assert penalised(found, gold, certainty) == pytest.approx(best.fun, abs=1e-7)
+    assert reached == pytest.approx(best.fun - (best.x**2).sum() / 4 / len(gold), abs=1e-4)
+    assert reached < -np.log(gold.mean(1)).mean() - 0.01  # it is better than equal weights
+
+
+def test_lengths_are_fitted_and_the_prompts_stay():
+    spec = MixtureSpec(begin="space", lead_in="none", shots=0, answers="any-length")
+    mixture = Mixture(exact("bert"), usable("bert"), spec)
+    before = mixture.vectors.detach().clone()
+    mixture.configure_answers(RELATION)
+    encoded = mixture.encode_relation(RELATION).split("train")
+    answers = mixture.answering()
+    with torch.no_grad():
+        untuned = -float(answers.likelihood(encoded, encoded.rows).total.mean())
+    choose_tuned(mixture, TrainingSpec(tune_lengths=True, **WEIGHTS))
+    reached = fit_weights(answers, encoded)
+    assert torch.equal(mixture.vectors, before)
+    assert mixture.lengths is not None
+    assert float(mixture.lengths.slope.detach()) != 0
+    with torch.no_grad():  # read again, not from what was kept
+        again = -float(answers.likelihood(encoded, encoded.rows).total.mean())
+    assert again == pytest.approx(reached, rel=1e-6)
+    assert reached < untuned - 0.01
+
+
+@pytest.mark.parametrize("choices", [{"fit_weights": False}, {"recipe": "paper"}, {"tune_weights": False}])
+def test_nothing_is_fitted_unless_there_is_something_to_fit(choices):
+    mixture = Mixture(exact("bert"), usable("bert"), paper_spec())
+    spec = TrainingSpec(threads=1, **choices)
+    choose_tuned(mixture, spec)
+    assert not fits_first(mixture.answering(), spec)
+
+
+def test_one_prompt_has_no_weight_to_fit():
+    mixture = Mixture(exact("bert"), usable("bert")[:1], paper_spec())
+    choose_tuned(mixture, TrainingSpec())
+    assert not fits_first(mixture.answering(), TrainingSpec())
+
+
+def test_the_fitted_state_is_scored_before_any_step():
+    mixture = Mixture(exact("bert"), usable("bert"), paper_spec())
+    result = train(mixture, CAPITALS, epochs=1, threads=1, progress=False)
+    untuned, fitted, *steps = result.history
+    assert (untuned.pairs, fitted.pairs) == (0, 0)
+    assert untuned.train_loss is None
+    assert fitted.train_loss is not None
+    assert steps
+
+
+def test_prompts_that_weigh_next_to_nothing_are_dropped_for_static_weights_alone():
+    kept = {}
+    for weighting in ("static", "certainty"):
+        mixture = Mixture(exact("bert"), usable("bert")[:3], paper_spec(weighting=weighting))
+        encoded, _ = mixture.encode(FACTS)
+        choose_tuned(mixture, TrainingSpec(**WEIGHTS))
+        with torch.no_grad():
+            mixture.weight_logits[0] = -20.0
+        fit_weights(mixture.answering(kind=encoded.kind), encoded)
+        kept[weighting] = mixture.tuned.kept.tolist()
+    assert kept == {"static": [1, 2], "certainty": [0, 1, 2]}
+
+
+def test_few_facts_are_read_where_there_are_many_prompts():
+    assert [facts_to_fit(prompts) for prompts in (1, 16, 64, 1000)] == [3200, 200, 50, 32]
