@@ -9,6 +9,7 @@ Realm, goods, teacher and berth are kept for choosing, and are not asked here.
 import argparse
 import time
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -31,14 +32,19 @@ CHOSEN_ON = ("realm", "goods", "teacher", "berth")
 WAYS = {
     "one": "one mined prompt, the best on dev",
     "uniform": "all mined prompts, equal weights",
-    "certain": "all mined prompts, certainty, T = 1",
+    "untuned": "all mined prompts, combined weights, T = 1",
     "soft": "one soft prompt, from the manual one",
     "static": "tuned mixture, static weights",
-    "certainty": "tuned mixture, certainty",
-    "weights": "certainty, only the weights tuned",
+    "data-dependent": "tuned mixture, by p(x given t)",
+    "certainty": "tuned mixture, by certainty",
+    "combined": "tuned mixture, by both (combined)",
+    "weights": "combined, only the weights tuned",
     "oracle": "the wording in which each fact was told",
 }
-TUNED = ("soft", "static", "certainty", "weights")
+WEIGHTINGS: dict[str, Any] = {"untuned": "combined", "weights": "combined", "soft": "static", "uniform": "static"}
+"""Of the ways that are not named after their weighting."""
+TUNED = ("soft", "static", "data-dependent", "certainty", "combined", "weights")
+SEEDS = (0, 1, 2)
 
 
 def reported() -> list[str]:
@@ -46,7 +52,7 @@ def reported() -> list[str]:
     return [one.name for one in relations("testbed2:") if one.name not in CHOSEN_ON]
 
 
-def ask(lm: FrozenLM, name: str, way: str) -> list[Outcome]:
+def ask(lm: FrozenLM, name: str, way: str, seed: int) -> list[Outcome]:
     """Return the outcomes of a relation's test facts under one way of asking."""
     relation, templates = testbed_relation(name), testbed_prompts("mined", name)
     if way == "oracle":
@@ -56,8 +62,7 @@ def ask(lm: FrozenLM, name: str, way: str) -> list[Outcome]:
         on_dev = [sum(o.rank <= 1 for o in evaluate_split(one, relation, "dev").outcomes) for one in asked]
         return list(evaluate_split(asked[on_dev.index(max(on_dev))], relation).outcomes)
     templates = testbed_prompts("single", name) if way == "soft" else templates
-    weighting = "static" if way in ("uniform", "soft", "static") else "certainty"
-    spec = MixtureSpec(answers="one-token", weighting=weighting)
+    spec = MixtureSpec(answers="one-token", weighting=WEIGHTINGS.get(way, way), seed=seed)
     mixture = Mixture(lm, templates, spec, relation=relation)
     if way in TUNED:
         train(mixture, relation, tune_vectors=way != "weights", progress=False)
@@ -80,12 +85,12 @@ def in_own_wording(lm: FrozenLM, name: str) -> Iterator[Outcome]:
                 yield outcome
 
 
-def measure(lm: FrozenLM, lm_name: str, name: str, way: str) -> None:
+def measure(lm: FrozenLM, lm_name: str, name: str, way: str, seed: int) -> None:
     """Do one run and add its line: whether each told fact is right, in the order of facts, and how many others are."""
     began = time.process_time()
-    outcomes = sorted(ask(lm, f"testbed2:{name}", way), key=lambda o: (o.x, o.y))
+    outcomes = sorted(ask(lm, f"testbed2:{name}", way, seed), key=lambda o: (o.x, o.y))
     told = told_facts(f"testbed2:{name}")
-    line: dict[str, Any] = {"lm": lm_name, "relation": name, "way": way}
+    line: dict[str, Any] = {"lm": lm_name, "relation": name, "way": way, "seed": seed}
     line["told"] = "".join(str(int(o.rank <= 1)) for o in outcomes if Fact(o.x, o.y) in told)
     others = [o.rank <= 1 for o in outcomes if Fact(o.x, o.y) not in told]
     line |= {"withheld": [sum(others), len(others)], "seconds": round(time.process_time() - began, 1)}
@@ -111,19 +116,34 @@ def draw(shares: dict[str, dict[str, float]]) -> None:
 def write_page() -> None:
     """Write the chart and the tables of the page."""
     shares = {}
-    lines = {(one["lm"], one["relation"], one["way"]): one for one in read_lines(KEPT)}
+    lines = {(one["lm"], one["relation"], one["way"], one["seed"]): one for one in read_lines(KEPT)}
+    names = reported()
+    # A seed counts if it is there for all cells.
+    seeds = [
+        seed for seed in SEEDS if all((lm, name, way, seed) in lines for lm in LMS for name in names for way in TUNED)
+    ]
     one_to_one = {one.name for one in relations("testbed2:") if one.cardinality == "1-1"}
     places = {}
     for lm in LMS:
-        names = [name for name in reported() if all((lm, name, way) in lines for way in WAYS)]
-        rights = {way: [int(r) for name in names for r in lines[lm, name, way]["told"]] for way in WAYS}
+        of_way = {
+            way: {name: [lines[lm, name, way, seed] for seed in (seeds if way in TUNED else [0])] for name in names}
+            for way in WAYS
+        }
+        rights = {
+            way: [
+                fmean(map(int, of_fact))
+                for of_name in of_way[way].values()
+                for of_fact in zip(*(one["told"] for one in of_name), strict=True)
+            ]
+            for way in WAYS
+        }
         low, high = (sum(rights[way]) for way in ("uniform", "oracle"))
         shares[lm] = {way: 100 * sum(right) / len(right) for way, right in rights.items()}
         rows = []
         for way, label in WAYS.items():
             right, of = rights[way], len(rights[way])
-            exact = [lines[lm, name, way]["withheld"] for name in names if name in one_to_one]
-            seconds = sum(lines[lm, name, way]["seconds"] for name in names) / len(names)
+            exact = [one["withheld"] for name in names if name in one_to_one for one in of_way[way][name]]
+            seconds = fmean(one["seconds"] for of_name in of_way[way].values() for one in of_name)
             differences = torch.tensor(right, dtype=torch.float64).numpy() - torch.tensor(rights["uniform"]).numpy()
             p = permutation_test(differences).p
             rows.append(
@@ -137,7 +157,7 @@ def write_page() -> None:
                 ]
             )
         header = ["asked with", "told", "1-1 withheld, right", "of the gap", "p", "CPU s"]
-        facts = f"{len(rights['uniform'])} told test facts of {', '.join(names)}."
+        facts = f"{len(rights['uniform'])} told test facts of {', '.join(names)}; seeds of tuned ways: {len(seeds)}."
         places[lm] = table(header, rows) + "\n\n" + facts
     draw(shares)
     fill(FINDINGS / "mixtures.md", places)
@@ -149,13 +169,18 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page")
     if not parser.parse_args().page:
         torch.set_num_threads(1)
-        done = {(one["lm"], one["relation"], one["way"]) for one in read_lines(KEPT)}
+        done = {(one["lm"], one["relation"], one["way"], one["seed"]) for one in read_lines(KEPT)}
         lms = {name: load_lm(name) for name in LMS}
-        for relation in reported():
-            for lm_name, lm in lms.items():
-                for way in WAYS:
-                    if (lm_name, relation, way) not in done:
-                        measure(lm, lm_name, relation, way)
+        wanted = [
+            (lm, name, way, seed)
+            for seed in SEEDS
+            for name in reported()
+            for lm in LMS
+            for way in (WAYS if seed == 0 else TUNED)
+        ]
+        for cell in wanted:
+            if cell not in done:
+                measure(lms[cell[0]], *cell)
     write_page()
 
 

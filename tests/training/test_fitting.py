@@ -14,7 +14,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
-from askwell.training.fitting import facts_to_fit, fit_weights, fits_first
+from askwell.training.fitting import facts_to_fit, fit_lengths, fit_weights, fits_weights
 from askwell.training.loop import train
 from askwell.training.optimiser import choose_tuned
 
@@ -70,9 +70,10 @@ def test_lengths_are_fitted_and_the_prompts_stay():
     answers = mixture.answering()
     with torch.no_grad():
         untuned = -float(answers.likelihood(encoded, encoded.rows).total.mean())
-    choose_tuned(mixture, TrainingSpec(tune_lengths=True, **WEIGHTS))
-    reached = fit_weights(answers, encoded)
+    choose_tuned(mixture, TrainingSpec(**WEIGHTS))
+    reached = fit_lengths(answers, encoded)
     assert torch.equal(mixture.vectors, before)
+    assert torch.equal(mixture.weights, torch.full_like(mixture.weights, 1 / len(mixture.prompts)))
     assert mixture.lengths is not None
     assert float(mixture.lengths.slope.detach()) != 0
     with torch.no_grad():  # read again, not from what was kept
@@ -86,13 +87,13 @@ def test_nothing_is_fitted_unless_there_is_something_to_fit(choices):
     mixture = Mixture(exact("bert"), usable("bert"), paper_spec())
     spec = TrainingSpec(threads=1, **choices)
     choose_tuned(mixture, spec)
-    assert not fits_first(mixture.answering(), spec)
+    assert not fits_weights(mixture.answering(), spec)
 
 
 def test_one_prompt_has_no_weight_to_fit():
     mixture = Mixture(exact("bert"), usable("bert")[:1], paper_spec())
     choose_tuned(mixture, TrainingSpec())
-    assert not fits_first(mixture.answering(), TrainingSpec())
+    assert not fits_weights(mixture.answering(), TrainingSpec())
 
 
 def test_the_fitted_state_is_scored_before_any_step():

@@ -50,12 +50,14 @@ class TrainingSpec(Spec):
     """Tune the prompts' weights."""
     fit_weights: bool = True
     """Before the prompts themselves are tuned, fit their weights and temperatures to some train facts, which are read
-    once; not with the paper's recipe, among candidates, or in a product."""
+    once, and drop prompts that then weigh next to nothing; not with the paper's recipe, among candidates, or in a
+    product."""
     tune_temperature: bool = True
     """Tune the temperature T, if the weights depend on x."""
     tune_lengths: bool = True
-    """Tune how long answers are for each x, if a masked LM's answers can have several tokens: by how sure the LM is of
-    the first of as many blanks. Otherwise their lengths are those of the train answers, whatever x is."""
+    """If a masked LM's answers can have several tokens, fit how long they are for each x, after the prompts were tuned:
+    by how sure the LM is of the first of as many blanks. Otherwise their lengths are those of the train answers,
+    whatever x is. Not with the paper's recipe, among candidates, or in a product."""
     learning_rate: float | None = Field(default=None, gt=0)
     """Adam's learning rate for all parameters (at the peak of the cycle), instead of the recipe's."""
     vectors_rate: float | None = Field(default=None, gt=0)
@@ -63,7 +65,7 @@ class TrainingSpec(Spec):
     layers_rate: float | None = Field(default=None, gt=0)
     """Learning rate for the perturbations of deeper layers, if it should differ."""
     weights_rate: float | None = Field(default=None, gt=0)
-    """Learning rate for the weights' logits, log T and the lengths, if it should differ."""
+    """Learning rate for the weights' logits and log T, if it should differ."""
     beta1: float | None = Field(default=None, ge=0, lt=1)
     """Adam's β1, the decay rate of the mean gradient; default: 0.9, or 0.7 if several prompts are tuned (0.9 with the
     paper's recipe)."""

@@ -23,7 +23,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
-from askwell.training.fitting import facts_to_fit, fit_weights, fits_first
+from askwell.training.fitting import facts_to_fit, fit_lengths, fit_weights, fits_lengths, fits_weights
 from askwell.training.history import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.optimiser import (
     add_to_means,
@@ -162,7 +162,7 @@ def _train(
         untuned = _copy(mixture)
         first = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
         state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={}, prompts=0)
-        if fits_first(answers, spec):
+        if fits_weights(answers, spec):
             loss = fit_weights(answers, _spread(train_facts, facts_to_fit(len(mixture.prompts))))
             state.history.append(_score(answers, dev, relation, round_=1, pairs=0, train_loss=loss))
             state.parameters = _copy(mixture)
@@ -232,6 +232,13 @@ def _train(
                 if folder is not None:
                     save_checkpoint(folder, run, state)
                 tell(0, line)
+            if fits_lengths(answers, spec):
+                mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
+                loss = fit_lengths(answers, _spread(train_facts, facts_to_fit(state.prompts)))
+                round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
+                state.kept[round_] = _copy(mixture)
+                state.history.append(_score(answers, dev, relation, round_, pairs, loss))
+                tell(0, state.history[-1])
     except KeyboardInterrupt as stop:
         raise Interrupted(result()) from stop
     finally:

@@ -27,8 +27,6 @@ OF_HIDDEN = 0.02
 """A step on a deeper layer's perturbation, in standard deviations of that layer's output."""
 OF_WEIGHTS = 0.1
 """A step on the weights' logits and log T, which do not depend on the LM's scale."""
-OF_LENGTHS = 0.3
-"""A step on how long answers are: β has to reach 3 or 4 within some fifty steps."""
 BETA1, BETA1_OF_SEVERAL = 0.9, 0.7
 """Adam's β1 for one prompt and for several: their steps take few facts, and there are only some fifty of them, too few
 for a long memory."""
@@ -44,7 +42,6 @@ class Rates:
     layers: dict[str, list[float]]
     """For each stack, layer by layer."""
     weights: float
-    lengths: float = OF_LENGTHS
 
 
 def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates:
@@ -61,7 +58,7 @@ def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates
         by_layer = {stack: [OF_HIDDEN * scale for scale in of_stack] for stack, of_stack in scales.items()}
     else:
         by_layer = {stack: [layers or 0.0] * len(of_stack) for stack, of_stack in mixture.layer_deltas.items()}
-    return Rates(vectors, by_layer, weights, spec.weights_rate or everything or OF_LENGTHS)
+    return Rates(vectors, by_layer, weights)
 
 
 @torch.no_grad()
@@ -104,15 +101,16 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     for name, parameter in mixture.weighting.named_parameters():
         # All parameters of a weighting besides p(t | r) control how the weights depend on x, as a temperature does.
         parameter.requires_grad_(spec.tune_weights if name == "logits" else spec.tune_temperature)
-    for parameter in () if mixture.lengths is None else mixture.lengths.parameters():
-        parameter.requires_grad_(spec.tune_lengths)
+    if mixture.lengths is not None:
+        mixture.lengths.requires_grad_(False)  # they are fitted after all else
     if spec.drop_below and (not is_mixture or mixture.weighting.depends_on_x or not spec.tune_weights):
         raise BadOption(
             "`drop_below` is for mixtures whose weights are tuned and do not depend on x", drop_below="--drop-below"
         )
     if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.parameters())):
         raise BadOption("`l2` penalises the prompts' vectors, but none of them is tuned here", l2="--l2")
-    if not any(parameter.requires_grad for parameter in mixture.parameters()):
+    fits_lengths = spec.tune_lengths and mixture.lengths is not None
+    if not fits_lengths and not any(parameter.requires_grad for parameter in mixture.parameters()):
         raise BadOption("nothing is tuned: tune at least one of vectors, layers, weights, temperature and lengths")
 
 
@@ -132,8 +130,6 @@ def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.op
         groups += [{"params": [delta], "lr": rate} for delta, rate in zip(layers, rates.layers[stack], strict=True)]
     if spec.method == "gradient" or not mixture.weighting.closed_form:
         groups.append({"params": list(mixture.weighting.parameters()), "lr": rates.weights})
-    if mixture.lengths is not None:
-        groups.append({"params": list(mixture.lengths.parameters()), "lr": rates.lengths})
     tuned = []
     for group in groups:
         parameters = [parameter for parameter in group["params"] if parameter.requires_grad]
