@@ -12,9 +12,11 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.strategy import PromptAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.examine import examine
-from askwell.evaluation.known_share import KnownShare, given_answers, known_share, luck_of, mean_of_runs
+from askwell.evaluation.known_share import KnownShare, given_answers, known_share, luck_of, mean_of_runs, without_luck
 from askwell.evaluation.trust import trust_of
 from askwell.mixture.mixture import Mixture
+from askwell.views.to_text import plain_text
+from askwell.views.trust_section import known_sentence, trust_of_mixture
 
 XS, YS = 240, 12
 
@@ -72,6 +74,12 @@ def test_luck_by_hand_and_answers_that_are_right_for_all() -> None:
     assert known_share([{1}], [{1}]) is None
 
 
+def test_an_interval_is_never_a_point() -> None:
+    for is_answered, expected in ((True, (0.973, 1.0, 1.0)), (False, (0.0, 0.0, 0.027))):
+        found = without_luck([is_answered] * 100, [0.0] * 100)
+        assert (found.low, found.known, found.high) == pytest.approx(expected, abs=0.001)  # about 3 of 100, as by rule
+
+
 def test_answers_until_they_have_most_of_the_weight() -> None:
     answers = PromptAnswers(
         prompts=(0, 1, 2, 3),
@@ -126,6 +134,7 @@ def test_of_a_mixture_from_what_each_prompt_answers(family: str) -> None:
     answered = sum(bool(answers & set(of_x)) for answers, of_x in zip(given, golds.values(), strict=True))
     assert (found.questions, found.answered) == (6, pytest.approx(answered / 6))
     assert found.known == pytest.approx(expected)
+    assert f"know an answer to {100 * expected:.1f} % of the 6 x's" in known_sentence(found)
 
 
 def test_one_prompt_and_answers_that_are_searched_for_have_no_estimate() -> None:
@@ -133,3 +142,12 @@ def test_one_prompt_and_answers_that_are_searched_for_have_no_estimate() -> None
     assert trust_of(examine(moved(plain("bert"), X_FIRST[:1]), relation, controls=False)).known is None
     mixture = Mixture(plain("bert"), X_FIRST, answers="any-length")
     assert trust_of(examine(mixture, relation, controls=False)).known is None
+
+
+def test_the_sentence_stands_in_the_trust_section() -> None:
+    pairs = [("Lima", "Peru"), ("Boston", "Italy"), ("Oslo", "Norway")]
+    relation = Relation.of("r", [Fact("Rome", "Italy")], [Fact("Paris", "Egypt")], [Fact(x, y) for x, y in pairs])
+    found = trust_of(examine(moved(plain("bert"), X_FIRST), relation, controls=False))
+    assert found.known is not None
+    shown = " ".join(plain_text(trust_of_mixture(found)).split())
+    assert known_sentence(found.known) in shown

@@ -75,12 +75,20 @@ def known_share(given: Sequence[Collection[int]], golds: Sequence[Collection[int
     than two x's."""
     if len(given) < 2:
         return None
-    luck = luck_of(given, golds)
     answered = [any(answer in of_x for answer in answers) for answers, of_x in zip(given, golds, strict=True)]
+    return without_luck(answered, luck_of(given, golds))
+
+
+def without_luck(answered: Sequence[bool], luck: Sequence[float]) -> KnownShare:
+    """Estimate how many x's are known from whether each is answered, and by how much luck it would be.
+
+    For the standard error, two x's that are known and two that are not are added: if all are answered, or none, the
+    estimate is still not certain (Agresti and Coull).
+    """
     known = [1.0 if a else 1 - 1 / (1 - min(q, MOST_LUCK)) for a, q in zip(answered, luck, strict=True)]
-    mean, error = fmean(known), stdev(known) / math.sqrt(len(known))
+    mean, error = fmean(known), stdev([*known, 1.0, 1.0, 0.0, 0.0]) / math.sqrt(len(known) + 4)
     low, estimate, high = (min(max(value, 0.0), 1.0) for value in (mean - 2 * error, mean, mean + 2 * error))
-    return KnownShare(len(given), fmean(answered), fmean(luck), estimate, low, high)
+    return KnownShare(len(known), fmean(answered), fmean(luck), estimate, low, high)
 
 
 def mean_of_runs(found: Sequence[KnownShare | None]) -> KnownShare | None:

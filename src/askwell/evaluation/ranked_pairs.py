@@ -1,4 +1,4 @@
-"""K: how many pairs of a right and a wrong candidate are ranked correctly, where answers are chosen among candidates."""
+"""K: how many pairs of a right and a wrong candidate are ranked correctly, if answers are chosen among candidates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
