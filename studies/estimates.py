@@ -32,6 +32,8 @@ LINES, PROBES = RESULTS / "estimates.jsonl", RESULTS / "probes.jsonl"
 PAGE, CHART = FINDINGS / "estimates.md", FINDINGS / "estimates.svg"
 Signals = Mapping[str, np.ndarray]
 """What is known of each x of a cell, in arrays of one number for each, and of the cell as a whole."""
+BEST_WAY, CHOSEN = "certainty", "known"
+"""The way of asking by which an estimate is chosen, and the estimate that was."""
 CUTS = (0.05, 0.1, 0.2, 0.3)
 """Where p-values are cut."""
 
@@ -65,7 +67,6 @@ def signals_of(kept: Mapping[str, np.ndarray], name: str) -> dict[str, Any]:
         "luck": luck_of(given, numbers),
         "answered by any": [bool(a & g) for a, g in zip(every_answer, numbers, strict=True)],
         "luck of any": luck_of(every_answer, numbers),
-        "p": np.exp(of_gold),
         "p best": best,
         "agreement": kept["agreement"][rows],
         "prior": kept["prior of best"][rows],
@@ -122,7 +123,9 @@ def keep() -> None:
 
 def line_of(lm: str, name: str, way: str, kept: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the line of a cell."""
-    signals = {key: compact(value) for key, value in signals_of(kept, name).items()}
+    found = signals_of(kept, name)
+    needed = found if way == BEST_WAY else ("told", "right", "control", "answered", "luck")
+    signals = {key: compact(found[key]) for key in needed}
     return {"lm": lm, "relation": name, "way": way, "seconds": round(float(kept["seconds"][1]), 1)} | signals
 
 
@@ -296,7 +299,6 @@ def shown(errors: np.ndarray) -> str:
 
 # ── the page ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-BEST_WAY, CHOSEN = "certainty", "known"
 WAY_NAMES = {
     "certainty": "mined prompts, weighed by certainty (only the weights tuned)",
     "mixture": "mined prompts, tuned, static weights",
@@ -406,9 +408,16 @@ def pairs_table(lines: Sequence[dict[str, Any]]) -> str:
     return table(["asked with", *lms, "not told, all LMs"], rows)
 
 
-def best_probe(line: dict[str, Any]) -> np.ndarray:
-    """Return K of each fact under the probe beside the LM's own scores."""
-    return np.array(line["K"]["linear probe, beside the LM's own scores"])
+def above_probe(lines: Sequence[dict[str, Any]], way: str) -> np.ndarray:
+    """Return by how much K of each told fact is higher than under the probe beside the LM's own scores, as a mean over
+    LMs: what several LMs make of one fact is one observation."""
+    found = []
+    for name in dict.fromkeys(line["relation"] for line in lines):
+        of = [line["K"] for line in lines if line["relation"] == name]
+        told = column_of(next(line["told"] for line in lines if line["relation"] == name))
+        gains = [np.array(one[way]) - one["linear probe, beside the LM's own scores"] for one in of]
+        found.append(np.mean(gains, axis=0)[told])
+    return np.concatenate(found)
 
 
 def probe_tests(lines: Sequence[dict[str, Any]]) -> str:
@@ -416,15 +425,11 @@ def probe_tests(lines: Sequence[dict[str, Any]]) -> str:
     rows = []
     for prefix in REPORTED:
         part = [line for line in lines if line["lm"].startswith(prefix)]
-        for way in part[0]["K"] if part else ():
-            if "probe" in way:
-                continue
-            gains = np.concatenate(
-                [(np.array(one["K"][way]) - best_probe(one))[column_of(one["told"])] for one in part]
-            )
+        for way in (one for one in part[0]["K"] if "probe" not in one):
+            gains = above_probe(part, way)
             p = permutation_test(gains).p
             shown_p = "< 0.001" if p < 0.001 else f"{p:.3f}"
-            rows.append([prefix.rstrip(":"), way, len(gains), f"{100 * gains.mean():+.1f}", shown_p])
+            rows.append([prefix.rstrip(":"), way, len(gains), f"{100 * gains.mean():+.2f}", shown_p])
     return table(["testbed", "asked with", "told facts", "K above the probe's", "p"], rows, names=2)
 
 
