@@ -56,7 +56,7 @@ class PromptAnswers:
     prompts: tuple[int, ...]
     """The numbers of the prompts that were not dropped."""
     best: Int[np.ndarray, "xs prompts"]
-    """The number of each prompt's best answer."""
+    """The number of each prompt's best answer, in the list of answers if there is one."""
     of_mixture: Int[np.ndarray, " xs"]
     """The number of the mixture's best answer."""
     weights: Float[np.ndarray, "xs prompts"]
@@ -119,7 +119,7 @@ class BatchNotes:
 
     def answers(self, log_probs: Float[Tensor, "facts answers"]) -> PromptAnswers:
         """Return what was noted, given the mixture's distribution over the answers that are ranked."""
-        of_mixture = log_probs.argmax(1) if self._allowed is None else self._allowed[log_probs.argmax(1)]
+        of_mixture = log_probs.argmax(1)
         # Rounding can leave a tiny negative number where all prompts give the same distribution.
         divergences = (torch.special.entr(self._mean).sum(1) - self._mean_of_entropies).clamp(min=0)
         columns = (self._best, of_mixture, self._weights, divergences)
@@ -127,8 +127,8 @@ class BatchNotes:
 
 
 def best_of_rows(values: Float[Tensor, "xs answers"], allowed: Int[Tensor, " candidates"] | None) -> Int[Tensor, " xs"]:
-    """Return the number of the best answer of each row; ties go to the first, as everywhere."""
-    return values.argmax(1) if allowed is None else allowed[values[:, allowed].argmax(1)]
+    """Return the number of the best answer of each row, among those allowed; ties go to the first, as everywhere."""
+    return (values if allowed is None else values[:, allowed]).argmax(1)
 
 
 def sum_dtype(lm: FrozenLM) -> torch.dtype:

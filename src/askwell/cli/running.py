@@ -30,7 +30,7 @@ from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
 from askwell.views.printable import counted
-from askwell.views.scores import evaluation_blocks, label_blocks, score_table, spread_blocks
+from askwell.views.scores import candidate_blocks, evaluation_blocks, score_table, spread_blocks
 from askwell.views.trust_section import control_sentences, trust_of_mixture
 
 
@@ -211,7 +211,7 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
         note(f"untuned {record.untuned.bounds_text}")
     _note_missing("test", record.test)
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "untuned")
-    show(score_table({"untuned": record.untuned, name: record.test}), *label_blocks(record.test.labels))
+    show(score_table({"untuned": record.untuned, name: record.test}), *candidate_blocks(record.test))
     for missing, problem in record.controls_missing.items():
         note(f"no control {missing} for {record.relation.name}: {problem}")
     corrected = record.controls.get(PRIOR_CORRECTED)

@@ -20,6 +20,7 @@ from askwell.errors import NothingLeft
 from askwell.evaluation.knowledge import PRIOR, PRIOR_CORRECTED, Controls, priors_of
 from askwell.evaluation.labels import label_figures
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.ranked_pairs import ranked_pairs
 from askwell.evaluation.scoring import Evaluation, outcomes_of
 from askwell.mixture.mixture import Mixture
 from askwell.views.to_text import Bar
@@ -88,6 +89,7 @@ class AskedFacts:
             len(answers.candidates_left_out),
             answers.name,
             None if answers.labels is None else label_figures(outcomes, answers.labels, answers.label_of),
+            None if answers.labels is None else ranked_pairs(outcomes, answers.labels, answers.label_of),
         )
 
 

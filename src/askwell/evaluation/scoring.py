@@ -27,6 +27,7 @@ from askwell.evaluation.metrics import (
 )
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.partitions import PartScores, scores_of_parts
+from askwell.evaluation.ranked_pairs import RankedPairs, pairs_together
 from askwell.specs.mixture_spec import AnswersName
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
@@ -73,6 +74,8 @@ class EvaluationFigures:
     """Precision, recall and F1 of each label; None if answers were not chosen among a few."""
     at_worst: Annotated[Scores | None, Field(exclude_if=lambda scores: scores is None)] = None
     """The means over facts if all that the searches left open were more probable than y; None if nothing is open."""
+    ranked_pairs: Annotated[RankedPairs | None, Field(exclude_if=lambda found: found is None)] = None
+    """How many pairs of a right and a wrong candidate are ranked correctly; None if there are no candidates."""
 
     @property
     def bounds_text(self) -> str:
@@ -108,6 +111,8 @@ class Evaluation(ShowsItself, AsFrame):
     answers: AnswersName = "one-token"
     labels: LabelFigures | None = None
     """Precision, recall and F1 of each label; None if answers were not chosen among a few."""
+    ranked_pairs: RankedPairs | None = None
+    """How many pairs of a right and a wrong candidate are ranked correctly; None if there are no candidates."""
 
     @property
     def unsettled(self) -> int:
@@ -190,6 +195,7 @@ class Evaluation(ShowsItself, AsFrame):
             unsettled=self.unsettled,
             labels=self.labels,
             at_worst=self.at_worst,
+            ranked_pairs=self.ranked_pairs,
             relations=scores_of_parts(by_relation(self.outcomes)),
         )
 
@@ -227,4 +233,5 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
         first.candidates_left_out,
         "any-length" if any(evaluation.answers == "any-length" for evaluation in evaluations) else "one-token",
         added([evaluation.labels for evaluation in evaluations]),
+        pairs_together([evaluation.ranked_pairs for evaluation in evaluations]),
     )

@@ -8,14 +8,16 @@ separates right answers from wrong ones. Agreement is not truth: all prompts can
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from pydantic import Field
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.answers.encode import count_reasons
+from askwell.answers.listed import ListedAnswers
 from askwell.answers.strategy import PromptAnswers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
@@ -34,6 +36,7 @@ from askwell.evaluation.confidence import (
 )
 from askwell.evaluation.examine import Examination, Progress, examine
 from askwell.evaluation.knowledge import Controls
+from askwell.evaluation.known_share import KnownShare, given_answers, known_share
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.projection import Projection, projection_of
@@ -187,6 +190,8 @@ class Trust:
     missing: dict[str, str]
     split: Literal["test"] = "test"
     averaging: str = "scores over facts (micro), the rest over questions"
+    known: Annotated[KnownShare | None, Field(exclude_if=lambda found: found is None)] = None
+    """How many x's the LM knows an answer to; None with one prompt, and if answers have to be searched for."""
 
 
 WORDS_ALREADY = "the prompts are words already"
@@ -232,7 +237,19 @@ def trust_of(
         consistency=consistency(answers, right) if len(answers.prompts) > 1 else None,
         projection=None if no_projection else projection_of(examination, progress),
         missing=missing,
+        known=_known(examination, answers) if len(answers.prompts) > 1 else None,
     )
+
+
+def _known(examination: Examination, answers: PromptAnswers) -> KnownShare | None:
+    """Estimate how many x's are known; None if what each prompt answers is not known for sure."""
+    mixture, outcomes = examination.mixture, examination.evaluations["test"].outcomes
+    among = mixture.answering(examination.candidates, examination.facts.kind)
+    if not isinstance(among, ListedAnswers):
+        return None
+    numbers = [among.numbers_of(of_x[0].golds) for of_x in outcomes_by_x(outcomes)]
+    golds = [{number for number in of_x if number is not None} for of_x in numbers]
+    return known_share(given_answers(answers), golds)
 
 
 def at_risk(dev: Sequence[Outcome], test: Sequence[Outcome], risk: float, confidence: float | None = None) -> AtRisk:

@@ -35,7 +35,7 @@ from askwell.views.document import (
 )
 from askwell.views.findings import answer_cell
 from askwell.views.printable import NONE, counted, visible
-from askwell.views.scores import label_blocks
+from askwell.views.scores import candidate_blocks
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
@@ -134,7 +134,7 @@ def _scores(run: Run) -> Section:
     )
     bounds = [Paragraph(f"{record.test.bounds_text}.")] if record.test.bounds_text else []
     shown = replace(table(("", *METRICS), (), numbers=METRICS, caption=caption), rows=tuple(rows))
-    return Section("Scores", (shown, *bounds, *label_blocks(record.test.labels)))
+    return Section("Scores", (shown, *bounds, *candidate_blocks(record.test)))
 
 
 def _score_row(name: str, scores: Any, what: str = "") -> Row:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from askwell.answers.reply import PromptReply, Reply
 from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS
+from askwell.evaluation.ranked_pairs import RankedPairs
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.views.document import Block, Cell, Column, ColumnGroup, Paragraph, Row, Table, table
 from askwell.views.printable import NONE, counted, per_cent, visible
@@ -45,12 +46,27 @@ def evaluation_blocks(evaluation: Evaluation) -> list[Block]:
         numbers=("facts", *TABLE_METRICS),
         title=title,
     )
-    return [scored, *label_blocks(figures.labels)]
+    return [scored, *candidate_blocks(figures)]
 
 
-def label_blocks(found: LabelFigures | None) -> list[Block]:
-    """Return how well each label is recognised, if answers were chosen among labels."""
+def candidate_blocks(figures: EvaluationFigures) -> list[Block]:
+    """Return how well right candidates are told from wrong ones, and each label from the others, if answers were chosen
+    among candidates."""
+    return [*_label_blocks(figures.labels), *_pair_blocks(figures.ranked_pairs)]
+
+
+def _label_blocks(found: LabelFigures | None) -> list[Block]:
     return [] if found is None else [found.table(), Paragraph(f"Macro F1: {found.macro_f1:.1f}.")]
+
+
+def _pair_blocks(found: RankedPairs | None) -> list[Block]:
+    if found is None:
+        return []
+    text = (
+        f"Of the pairs of a right and a wrong candidate, {found.share:.1f} % are ranked correctly (K, the mean over "
+        f"facts); for {found.all_of_fact:.1f} % of the facts, all of them are (K*)."
+    )
+    return [Paragraph(text)]
 
 
 def spread_blocks(several: "SeveralRuns") -> list[Block]:

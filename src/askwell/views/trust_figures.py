@@ -15,6 +15,7 @@ from askwell.data.names import data_folder
 from askwell.data.testbed import PREFIXES, relations, told_facts
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
+from askwell.evaluation.known_share import KnownShare, mean_of_runs
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.partitions import EASY, HARD, Parts, PartScores, by_control, parted
 from askwell.evaluation.trust import WORDS_ALREADY
@@ -113,6 +114,8 @@ class CellTrust:
     """P@1 of the nearest words in place of the tuned vectors."""
     leaked: int
     """Test facts that are also in train."""
+    known: KnownShare | None = None
+    """How many x's the LM knows an answer to, as a mean over runs."""
 
     @property
     def label(self) -> str:
@@ -143,6 +146,7 @@ class CellTrust:
                 "seeds_agree": self.seeds,
                 "projected_P@1": self.projected,
                 "leaked_pairs": self.leaked,
+                **({} if self.known is None else {"known": self.known}),
             }
         )
 
@@ -182,6 +186,7 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
         projected=_mean(runs, _projected) if any(_is_projected(run) for run in runs) else None,
         leaked=sum(_leaked(run) for run in group.firsts),
+        known=mean_of_runs([None if run.record.trust is None else run.record.trust.known for run in runs]),
     )
 
 

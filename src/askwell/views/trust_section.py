@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from askwell.evaluation.confidence import Bin, Calibration
 from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_MASKED_X, Knowledge
+from askwell.evaluation.known_share import KnownShare
 from askwell.evaluation.partitions import EASY, HARD, PartScores
 from askwell.evaluation.projection import Projection
 from askwell.evaluation.significance import interval_text
@@ -95,6 +96,7 @@ def trust_sentences(cell: CellTrust) -> list[str]:
         f"{cell.score.mean:.1f} % of {cell.group.facts} test facts are answered correctly{spread}; "
         f"{cell.group.left_out} more could not be asked.",
         *(control_sentences(cell.knowledge, cell.corrected) or [_NO_CONTROL]),
+        *([] if cell.known is None else [known_sentence(cell.known)]),
         *_part_sentences(cell.parts),
         calibration_sentence(cell.calibration),
     ]
@@ -169,6 +171,16 @@ def control_sentences(found: Knowledge | None, corrected: float | None) -> list[
             "first.)"
         )
     return lines
+
+
+def known_sentence(found: KnownShare) -> str:
+    """Say how many x's the LM is estimated to know an answer to, and from what."""
+    return (
+        f"It is estimated to know an answer to {per_cent(found.known)} of the {found.questions} x's (between "
+        f"{per_cent(found.low)} and {per_cent(found.high)}): at least one of its prompts answers "
+        f"{per_cent(found.answered)} of them correctly, and the same answers would be right by luck for "
+        f"{per_cent(found.luck)} of the others."
+    )
 
 
 _CALIBRATED = 0.05
@@ -270,6 +282,7 @@ def trust_of_mixture(trust: Trust) -> Document:
         "",
         sections=(
             Section(f"How far {trust.relation} on {trust.lm} can be trusted", (Paragraph(asked),)),
+            *([] if trust.known is None else [Section("Knowledge", (Paragraph(known_sentence(trust.known)),))]),
             Section("Calibration", (Paragraph(calibration_sentence(trust.calibration)), bins)),
             Section("Abstention", (areas, Paragraph(_at_risk(trust)))),
             Section("Answer sets", (Paragraph(_answer_sets(trust)),)),
