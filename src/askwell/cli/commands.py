@@ -30,7 +30,7 @@ COMMANDS = (
         ),
     ),
     Command(
-        "evaluate", "evaluate:evaluate", "Score a saved mixture, or untuned prompts, on held-out facts.",
+        "evaluate", "ask:evaluate", "Score a saved mixture, or untuned prompts, on held-out facts.",
         ("askwell evaluate capitals --trust", f"askwell evaluate {_ON_TESTBED} --prompts testbed:mined"),
     ),
     Command(

@@ -1,7 +1,6 @@
 """Commands about facts and prompts: audits, statistics, the published sets, other projects' data, the testbeds."""
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,7 @@ from askwell.data.split_audit import (
     write_clean,
 )
 from askwell.data.templates import frequent_templates, write_templates
-from askwell.data.testbed import PREFIX, PREFIXES, SECOND, testbed_overview
+from askwell.data.testbed import PREFIX, PREFIXES, SECOND, all_lms, relations, testbed_listing
 from askwell.errors import BadOption
 from askwell.files import to_json
 from askwell.views.document import table
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from askwell.data.published import DataSet, Pulled
-    from askwell.data.split_audit import PromptStatistics, RelationStatistics
+    from askwell.data.split_audit import Statistics
 
 Sets = Annotated[
     list[str] | None,
@@ -178,38 +177,34 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     separated by white space, both blanks included, and averaged over prompts.
     """
     folder = need_data_folder(data)
-    relations, prompts = relation_statistics(folder), prompt_statistics(folder)
+    of_relations, of_prompts = relation_statistics(folder), prompt_statistics(folder)
     if json:
-        print_json(to_json({"relation_statistics": relations, "prompt_statistics": prompts}))
+        print_json({"relation_statistics": of_relations, "prompt_statistics": of_prompts})
         return
-    _print_statistics("Relations", relations)
-    _print_statistics("Prompts", prompts)
+    _print_statistics("Relations", of_relations)
+    _print_statistics("Prompts", of_prompts)
     note(
         "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
         " on the published files, they are 1581 and 552."
     )
 
 
-def _print_statistics(
-    title: str, rows: "Mapping[str, RelationStatistics | None] | Mapping[str, PromptStatistics | None]"
-) -> None:
-    keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
+def _print_statistics(title: str, rows: "Mapping[str, Statistics | None]") -> None:
+    keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in row))
     headings = [_HEADINGS.get(key, key) for key in keys] or ["facts"]  # a folder in which every set is missing
     missing = ["missing", *[""] * (len(headings) - 1)]
-    texts = [(name, *(missing if row is None else map(str, asdict(row).values()))) for name, row in rows.items()]
+    texts = [(name, *(missing if row is None else map(str, row.values()))) for name, row in rows.items()]
     show(table(("", *headings), texts, numbers=headings, title=title))
 
 
 def list_testbed(*, json: Json = False) -> None:
     """List both testbeds: their relations with counts of told and withheld facts, their prompts and their LMs."""
-    overview = testbed_overview()
     if json:
-        print_json(to_json(overview))
+        print_json({"lms": all_lms(), "relations": testbed_listing()})
         return
-
     for prefix in PREFIXES:
-        own = [one for one in overview.relations if one.name.startswith(prefix)]
-        rows = [(one.name, one.label, one.cardinality, str(one.told), str(one.withheld)) for one in own]
+        own = relations(prefix)
+        rows = [(prefix + one.name, one.label, one.cardinality, str(one.told), str(one.withheld)) for one in own]
         show(table(("--facts", "what it says", "kind", "told", "withheld"), rows, numbers=("told", "withheld")))
         told, withheld = sum(one.told for one in own), sum(one.withheld for one in own)
         say(
@@ -219,7 +214,7 @@ def list_testbed(*, json: Json = False) -> None:
     say(
         f"{SECOND}… tells each fact in one or two of sixteen wordings only, which go with the kind of x, and some "
         "wrongly elsewhere: no single prompt finds all.",
-        f"--lm: {', '.join(overview.lms)}.",
+        f"--lm: {', '.join(all_lms())}.",
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
         "place of the mined ones); --initial random takes random vectors.",
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",

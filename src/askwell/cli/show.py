@@ -51,8 +51,7 @@ def show(
     from askwell.views.to_html import page_html
     from askwell.views.trust_section import projection_sentence
     from askwell.views.words import nearest_words
-    from askwell.views.words_figure import words_chart, words_document
-    from askwell.views.words_terminal import print_words
+    from askwell.views.words_figure import print_words, words_chart, words_document
 
     folder = find_mixture(mixture, where, note)
     description = read_description(folder)

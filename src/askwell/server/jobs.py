@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from askwell.data.facts import Fact, Relation
-from askwell.data.split import split_facts
+from askwell.data.split import split_relation
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIXES, prefix_and_name, testbed_relation
 from askwell.errors import AskwellError, UsageError
@@ -181,9 +181,7 @@ def _relation_of(order: TrainRequest) -> Relation:
     if not order.facts:
         raise UsageError("there are no facts: give pairs of x and y")
     facts = [Fact(pair.x.strip(), pair.y.strip()) for pair in order.facts]
-    train, dev, test = split_facts(facts, "random", order.seed)
-    removed = len(facts) - len(train) - len(dev) - len(test)
-    return Relation.of(order.relation, train, dev, test, removed=removed)
+    return split_relation(order.relation, facts, "random", order.seed)
 
 
 def _slug(name: str) -> str:
