@@ -42,7 +42,7 @@ COMMANDS = (
         ),
     ),
     Command(
-        "show", "show:show", "Show the tuned prompts beside the words they started from.",
+        "show", "ask:show", "Show the tuned prompts beside the words they started from.",
         ("askwell show capitals", "askwell show capitals --figure prompts.svg"),
     ),
     Command(
