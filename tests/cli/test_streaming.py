@@ -8,7 +8,7 @@ import pytest
 from builders.testbed import load_testbed_lm
 
 from askwell.answers import one_token
-from askwell.cli.answers import print_answers
+from askwell.cli.ask import print_answers
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt_set import PromptSet
 

@@ -7,7 +7,7 @@ import pytest
 
 from askwell.answers.candidates import load_candidates
 from askwell.data.facts import Fact
-from askwell.data.importers import READERS, ImportFormat, import_data
+from askwell.data.importers import READERS, Imported, ImportFormat, import_data
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadFile, BadOption, NothingLeft, UsageError
 
@@ -132,7 +132,7 @@ def test_lpaqa_is_imported_as_prompts_with_weights(write, tmp_path):
 def test_lpaqa_weights_must_be_numbers(write, tmp_path, weight):
     write("lpaqa/mine/P19.jsonl", [{"template": "[X] [Y]", "weight": 1}, {"template": "[Y] [X]", "weight": weight}])
     with pytest.raises(BadFile, match=r"P19\.jsonl, line 2: 'weight'"):
-        READERS["lpaqa"](tmp_path / "lpaqa", "lpaqa")
+        READERS["lpaqa"](Imported(), tmp_path / "lpaqa", "lpaqa")
 
 
 # --- AutoPrompt
@@ -289,16 +289,16 @@ def test_bear_from_the_folder_above(bear, tmp_path):
 
 def test_bear_without_metadata(tmp_path):
     with pytest.raises(BadFile, match=r"metadata_relations\.json: there is no such file"):
-        READERS["bear"](tmp_path, "bear")
+        READERS["bear"](Imported(), tmp_path, "bear")
 
 
 def test_bear_metadata_of_another_form(write, tmp_path):
     path = write("b/metadata_relations.json", '{"P30": {"templates": "[X] [Y]"}}')
     with pytest.raises(BadFile, match="'templates' of 'P30' must be a list"):
-        READERS["bear"](path.parent, "bear")
+        READERS["bear"](Imported(), path.parent, "bear")
     path.write_text('{\n"P30": \n}')
     with pytest.raises(BadFile, match=r"metadata_relations\.json, line 3: broken JSON"):
-        READERS["bear"](path.parent, "bear")
+        READERS["bear"](Imported(), path.parent, "bear")
 
 
 # --- all
@@ -329,15 +329,15 @@ def test_bear_metadata_of_another_form(write, tmp_path):
 def test_errors_name_file_and_line(write, tmp_path, name, content, message):
     write(f"lama/{name}", content)
     with pytest.raises(BadFile, match=message):
-        READERS["lama"](tmp_path / "lama", "lama")
+        READERS["lama"](Imported(), tmp_path / "lama", "lama")
 
 
 @pytest.mark.parametrize("form", list(READERS))
 def test_a_source_that_is_no_folder(write, tmp_path, form):
     with pytest.raises(BadFile, match="there is no such file or folder"):
-        READERS[form](tmp_path / "absent", form)
+        READERS[form](Imported(), tmp_path / "absent", form)
     with pytest.raises(BadFile, match=r"is a file; name the folder.*unpack it first"):
-        READERS[form](write("data.tar.gz", b"x"), form)
+        READERS[form](Imported(), write("data.tar.gz", b"x"), form)
 
 
 @pytest.mark.parametrize("form", [form for form in READERS if form != "bear"])

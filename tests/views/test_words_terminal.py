@@ -9,8 +9,7 @@ from looked_at import ANY_TEXT, lightness, prompt, word
 from rich.console import Console
 
 from askwell.views.words import BlankPlace, PromptToken, PromptWords, nearest_words
-from askwell.views.words_figure import BLUE, RED, faded
-from askwell.views.words_terminal import print_words
+from askwell.views.words_figure import BLUE, RED, faded, print_words
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -1,19 +1,33 @@
-"""`askwell ask`."""
+"""`askwell ask`, `askwell evaluate` and `askwell show`: what a saved mixture, or untuned prompts, answer to any x and
+score on held-out facts, and tuned prompts in words."""
 
+import sys
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 
 from askwell.cli import options
-from askwell.cli.terminal import bar, note
+from askwell.cli.terminal import bar, note, print_json, print_json_list, say, stdout
+from askwell.cli.terminal import show as show_blocks
 from askwell.data.names import load_prompts, load_relation
 from askwell.data.readers import read_xs
 from askwell.errors import BadOption, NothingLeft
+from askwell.files import need_writable_file, to_json, write_whole
 from askwell.specs.mixture_spec import MixtureSpec
+from askwell.views.printable import printable
+
+if TYPE_CHECKING:
+    from askwell.answers.candidates import Candidates
+    from askwell.evaluation.selective import AnsweredX, DevAnswers, RiskLimits
+    from askwell.mixture.mixture import Mixture
+
+Untuned = Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")]
 
 
 def ask(
@@ -21,7 +35,7 @@ def ask(
     lm: options.LM = None,
     prompts: options.Prompts = None,
     facts: str | None = None,
-    mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008 - frozen
+    mixture: Untuned = MixtureSpec(),  # noqa: B008 - frozen
     file: Path | None = None,
     column: str | None = None,
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
@@ -78,7 +92,6 @@ def ask(
     if column and not file:
         raise BadOption("--column goes with --file")
     from askwell.answers.candidates import load_candidates, train_candidates
-    from askwell.cli.answers import note_left_out_candidates, print_answers
     from askwell.evaluation.selective import RiskLimits
     from askwell.lms.load import load_lm
     from askwell.lms.machine import set_threads
@@ -106,7 +119,7 @@ def ask(
     if among is not None:
         allowed = train_candidates(relation_to_ask(asked, folder, facts or "", data))
     if allowed is not None:
-        note_left_out_candidates(asked, allowed)
+        _note_left_out_candidates(asked, allowed)
     several = file is not None or len(xs) > 1
     if several:
         found = zip(xs, asked.answering(allowed).why_unaskable(xs), strict=True)
@@ -126,3 +139,255 @@ def ask(
         asked, xs, form=form, several=several, dev=dev, limits=None if risk is None else RiskLimits(risk, confidence),
         top=top, candidates=allowed, each_prompt=each_prompt,
     )  # fmt: skip
+
+
+def _note_left_out_candidates(mixture: "Mixture", candidates: "Candidates") -> None:
+    """Note which candidates the LM cannot answer with."""
+    answers = mixture.answering(candidates)
+    left_out = answers.candidates_left_out
+    if left_out:
+        named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
+        long = "which the LM cannot spell within the longest allowed answer"
+        why = long if answers.name == "any-length" else "which are not one token of the LM"
+        note(f"{len(left_out)} of {len(candidates.words)} candidates left out, {why}: {named}")
+
+
+def print_answers(
+    mixture: "Mixture",
+    xs: Sequence[str],
+    *,
+    form: Literal["json", "lines", "tables"],
+    several: bool,
+    dev: "DevAnswers | None",
+    limits: "RiskLimits | None",
+    **asking: Any,
+) -> None:
+    """Ask about each x and print the answers; `asking` is passed on to `ask_all`."""
+    from askwell.evaluation.selective import ask_all
+
+    asked = ask_all(mixture, xs, dev=dev, limits=limits, **asking)
+    if dev is not None and limits is not None:
+        _note_threshold(dev, limits)
+    if form == "lines":
+        _print_all_lines(asked, len(xs))
+    elif form == "json" and several:
+        print_json_list(one.as_json() for one in asked)
+    elif form == "json":
+        one = next(asked)
+        _note_missing(one)
+        print_json(one.as_json(alone=True))
+    else:
+        for one in asked:
+            _print_tables(mixture, one)
+
+
+def _note_threshold(dev: "DevAnswers", limits: "RiskLimits") -> None:
+    learned = dev.learned(limits.risk, limits.confidence)
+    threshold = dev.threshold(limits.risk, limits.confidence)
+    questions = len(dev.right)
+    note(
+        f"answers below {100 * threshold:.1f} % count as not known: {round(learned.coverage * questions)} "
+        f"of {questions} dev questions of {dev.relation} are answered, {100 * learned.risk:.1f} % of them wrong "
+        f"(among {dev.vocabulary}; {sum(dev.left_out.values())} dev facts left out)"
+    )
+
+
+def _print_tables(mixture: "Mixture", reply: "AnsweredX") -> None:
+    from askwell.views.scores import prompt_replies_table, reply_table
+
+    if reply.answered:
+        templates = [prompt.template.text for prompt in mixture.prompts]
+        show_blocks(reply_table(reply.x, reply.answers, templates))
+        _note_missing(reply)
+    elif reply.limits is not None:
+        best = reply.answers[0]
+        say(
+            f"{reply.x}: not known. The best answer, {best.y}, has a probability of {100 * best.probability:.1f} %, "
+            f"below the threshold of {100 * reply.threshold:.1f} % for a risk of {100 * reply.limits.risk:g} %."
+        )
+    if reply.prompts is not None:
+        show_blocks(prompt_replies_table(reply.prompts))
+
+
+def _note_missing(reply: "AnsweredX") -> None:
+    """Note which answers may be missing."""
+    if reply.answers.unseen:
+        from askwell.answers.reply import missing_text
+
+        note(f"{reply.x}: {missing_text(reply.answers.unseen)}")
+
+
+def _print_all_lines(asked: "Iterable[AnsweredX]", count: int) -> None:
+    """Print answers as they are found, with a progress bar unless they go to the terminal themselves."""
+    out = sys.stdout  # while a bar is shown, rich replaces sys.stdout
+    emit = partial(print, sep="\t", file=out, flush=True)
+    with nullcontext(None) if out.isatty() else bar("x's asked") as shown:
+        for done, one in enumerate(asked, start=1):
+            _print_lines(one, emit)
+            _note_missing(one)
+            if shown is not None:
+                shown(done, count)
+
+
+def _print_lines(reply: "AnsweredX", emit: Callable[..., None]) -> None:
+    for answer in reply.answers if reply.answered else reply.answers[:1]:
+        y = answer.y if reply.answered else ""
+        emit(printable(reply.x), printable(y), f"{answer.probability:.6f}")
+
+
+def evaluate(
+    *mixtures: str,
+    facts: options.Several = None,
+    lm: options.LM = None,
+    prompts: options.Prompts = None,
+    mixture: Untuned = MixtureSpec(),  # noqa: B008 - frozen
+    split: Literal["train", "dev", "test"] = "test",
+    candidates: options.CandidatesFile = None,
+    among: options.Among = None,
+    per_fact: Path | None = None,
+    trust: options.Flag = False,
+    risk: options.Risk = 0.1,
+    confidence: options.Confidence = None,
+    where: options.Where = None,
+    controls: options.WithControls = True,
+    reading: options.Reading = options.Reading(),  # noqa: B008 - frozen
+    data: options.Data = None,
+    loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
+    threads: options.Threads = None,
+    json: options.Json = False,
+) -> None:
+    """Score a saved mixture, or untuned prompts, on held-out facts.
+
+    Either name the folders of saved mixtures, or give --lm and --prompts, which make a uniform mixture. Scores
+    are in per cent, the log-loss in nats; micro is the mean over facts, macro the mean of the relations' means.
+    Ranks leave out the other right answers of the same x.
+
+    Args:
+        mixtures: Runs, folders of runs, stores, or saved mixtures.
+        facts: The relation to ask about: one for all saved mixtures, or one for each. With --prompts it can also be a
+            folder or name of many relations, such as trex_original; --prompts is then the folder or name of their
+            prompts.
+        split: The facts to ask about.
+        per_fact: A Parquet file to write, with one row per fact.
+        trust: Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the prompts
+            agree, and what their nearest words score.
+        risk: With --trust: the fraction of the given answers that may be wrong.
+        confidence: With --trust: keep the risk with this confidence, e.g. 0.95.
+    """
+    if bool(mixtures) == bool(prompts):
+        raise BadOption("evaluate takes either runs or saved mixtures, or --lm with --prompts")
+    if mixtures and mixture != MixtureSpec():
+        raise BadOption("a saved mixture cannot be changed: leave out the options for untuned prompts")
+    if trust and split != "test":
+        raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
+    if per_fact is not None:
+        need_writable_file(per_fact, "--per-fact")
+    from askwell.answers.candidates import find_candidates
+    from askwell.cli.running import print_scored
+    from askwell.evaluation.outcomes import write_outcomes
+    from askwell.lms.machine import set_threads
+    from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
+    from askwell.runs.sources import find_mixtures
+
+    set_threads(threads)
+    named = EvaluationSources(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
+    if mixtures:
+        jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
+    else:
+        jobs = untuned_jobs(prompts or [], mixture, named, note)
+    with bar("preparing") as shown:
+        scored = score_jobs(
+            jobs,
+            split,
+            lambda relation: find_candidates(candidates, among, relation),
+            controls=controls and split == "test",
+            trust=trust,
+            risk=risk,
+            confidence=confidence,
+            progress=lambda what, done, total: shown(done, total, what=what),
+            note=note,
+        )
+    if per_fact is not None:
+        write_outcomes(scored.evaluation.outcomes, per_fact)
+        note(f"one row per fact is in {per_fact}")
+    if json:
+        print_json(scored.as_json())
+    else:
+        print_scored(scored)
+
+
+def show(
+    mixture: str,
+    /,
+    *,
+    svg: Path | None = None,
+    figure: Path | None = None,
+    html: Path | None = None,
+    nearest: int = 3,
+    facts: str | None = None,
+    where: options.Where = None,
+    data: options.Data = None,
+    threads: options.Threads = None,
+    lm: options.LM = None,
+    revision: options.Revision = None,
+    device: options.Device = None,
+    json: options.Json = False,
+) -> None:
+    """Show the tuned prompts beside the words they started from.
+
+    Prompts are ordered by weight; the word nearest to each tuned vector is shown in blue above the original word in
+    red, the brighter, the more probable; its size shows whether the vector grew or shrank. With --facts, the
+    nearest words are scored in place of the vectors, and --json prints {prompts, projection} instead of the prompts.
+
+    Args:
+        mixture: A run, a folder of runs, a store, or a saved mixture.
+        svg: Draw the prompts as an SVG file.
+        figure: Draw the prompts as a file of this name, which ends in .svg, .png or .pdf.
+        html: Write an HTML page about the prompts.
+        nearest: How many nearest words to list for each token.
+        facts: The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts.
+    """
+    if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
+        raise BadOption(f"--figure {figure}: name a file that ends in .svg, .png or .pdf")
+    for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
+        if path is not None:
+            need_writable_file(path, option)
+    from askwell.evaluation.projection import projection_scores
+    from askwell.lms.machine import set_threads
+    from askwell.mixture.save import read_description
+    from askwell.runs.sources import find_mixture, own_relation, saved_mixture
+    from askwell.views.to_html import page_html
+    from askwell.views.trust_section import projection_sentence
+    from askwell.views.words import nearest_words
+    from askwell.views.words_figure import print_words, words_chart, words_document
+
+    folder = find_mixture(mixture, where, note)
+    description = read_description(folder)
+    asked = None if facts is None else own_relation(description, facts, data)
+    shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
+    prompts = nearest_words(shown, nearest=nearest)
+    relation = Path(mixture).name if description.relation is None else description.relation.name
+    title = f"{relation} on {shown.lm.identity.name}"
+    for path in (svg, figure):
+        if path is not None:
+            chart = words_chart(prompts, title)
+            is_svg = path == svg or path.suffix == ".svg"
+            write_whole(path, chart.svg() if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
+            note(f"written to {path}")
+    projection = None
+    if asked is not None:
+        set_threads(threads)
+        with bar(f"test facts of {asked.name}") as progress:
+            projection = projection_scores(shown, asked, progress=progress)
+    score = None if projection is None else projection_sentence(projection)
+    if html is not None:
+        page = words_document(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score)
+        write_whole(html, page_html(page))
+        note(f"written to {html}")
+    if json:
+        listed = [prompt.as_json() for prompt in prompts]
+        print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
+        return
+    print_words(prompts, stdout)
+    if score is not None:
+        say(score)

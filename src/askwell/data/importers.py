@@ -157,11 +157,10 @@ _BLANKS = {"{sub_label}": "[X]", "[P]": "[Y]", "[MASK]": "[Y]", "<mask>": "[Y]"}
 _SPECIAL = dict.fromkeys(("[CLS]", "[SEP]", "<s>", "</s>"), "")
 
 
-def read_lama(source: Path, name: str) -> Imported:
-    """Return the facts of each relation, in one file since LAMA has no splits, and one template per T-REx relation."""
+def read_lama(imported: Imported, source: Path, name: str) -> None:
+    """Take the facts of each relation, in one file since LAMA has no splits, and one template per T-REx relation."""
     _need_folder(source, "TREx, Google_RE, ConceptNet or relations.jsonl")
     root = _inner(source, "data")
-    imported = Imported()
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         data_set, kind = f"{name}_{folder.name.lower()}", folder.name.lower()
         if kind.startswith(("trex", "google_re")):
@@ -176,7 +175,6 @@ def read_lama(source: Path, name: str) -> Imported:
             imported.skip(folder, "is not a folder of LAMA")
     if (templates := root / "relations.jsonl").is_file():
         _add_templates(imported, f"{name}_trex", templates)
-    return imported
 
 
 def _add_conceptnet(imported: Imported, data_set: str, path: Path) -> None:
@@ -189,12 +187,11 @@ def _add_conceptnet(imported: Imported, data_set: str, path: Path) -> None:
             imported.add_fact(data_set, str(record["pred"]), path, number, record, keys=("sub", "obj_label"))
 
 
-def read_lpaqa(source: Path, name: str) -> Imported:
-    """Return the templates of <folder>/<relation>.jsonl (template and weight) and <folder>/<relation>.txt (one per
+def read_lpaqa(imported: Imported, source: Path, name: str) -> None:
+    """Take the templates of <folder>/<relation>.jsonl (template and weight) and <folder>/<relation>.txt (one per
     line)."""
     _need_folder(source, "mine, paraphrase or other folders of <relation>.jsonl")
     root = _inner(source, "prompt")
-    imported = Imported()
     for path in _files_below(root, ".jsonl"):
         for number, record in imported.records(path):
             text, weight = text_of(path, number, record, "template"), weight_of(path, number, record)
@@ -203,26 +200,23 @@ def read_lpaqa(source: Path, name: str) -> Imported:
         imported.files += 1
         for number, line in read_lines(path):
             imported.add_prompt(_set_name(name, root, path.parent), path.stem, path, number, line)
-    return imported
 
 
-def read_autoprompt(source: Path, name: str) -> Imported:
-    """Return the facts of <relation>/{train,dev,test}.jsonl and the prompts of files of relations with templates."""
+def read_autoprompt(imported: Imported, source: Path, name: str) -> None:
+    """Take the facts of <relation>/{train,dev,test}.jsonl and the prompts of files of relations with templates."""
     if source.suffix != ".jsonl":
         _need_folder(source, "<relation>/train.jsonl and so on, or files of prompts")
-    imported = Imported()
     _add_facts_and_templates(imported, source, name, lambda folder: _set_name(name, source, folder))
-    return imported
 
 
-def read_optiprompt(source: Path, name: str) -> Imported:
-    """Return the contents of data, relation_metainfo and common_vocabs, or of one of these.
+def read_optiprompt(imported: Imported, source: Path, name: str) -> None:
+    """Take the contents of data, relation_metainfo and common_vocabs, or of one of these.
 
     A folder of <relation>/{train,dev,test}.jsonl or of <relation>.jsonl is a set of facts; a file of relations with
     templates is a set of prompts.
     """
     _need_folder(source, "data, relation_metainfo or common_vocabs")
-    imported, root = Imported(), _inner(source, "data")
+    root = _inner(source, "data")
 
     def set_of(folder: Path) -> str:
         return _set_name(name, root if folder.is_relative_to(root) else source, folder).lower()
@@ -234,7 +228,6 @@ def read_optiprompt(source: Path, name: str) -> Imported:
             imported.files += 1
             imported.lines += len(words)
             imported.add_words(name, path.stem, path, words)
-    return imported
 
 
 def _add_facts_and_templates(imported: Imported, source: Path, name: str, set_of: Callable[[Path], str]) -> None:
@@ -300,20 +293,18 @@ def _set_name(name: str, source: Path, folder: Path) -> str:
 METADATA = "metadata_relations.json"
 
 
-def read_bear(source: Path, name: str) -> Imported:
-    """Return the facts, templates and answer spaces of a folder with metadata_relations.json, or of its subfolders."""
+def read_bear(imported: Imported, source: Path, name: str) -> None:
+    """Take the facts, templates and answer spaces of a folder with metadata_relations.json, or of its subfolders."""
     _need_folder(source, METADATA)
-    imported = Imported()
     if (source / METADATA).is_file():
         _add_set(imported, name, source)
-        return imported
+        return
     folders = sorted(path.parent for path in source.glob(f"*/{METADATA}"))
     if not folders:
         raise BadFile(source / METADATA, "there is no such file, neither here nor in a subfolder")
     for folder in folders:
         inner = folder.name.lower()
         _add_set(imported, inner if inner.startswith(name) else f"{name}_{inner}", folder)
-    return imported
 
 
 def _add_set(imported: Imported, data_set: str, folder: Path) -> None:
@@ -361,7 +352,7 @@ def _texts(path: Path, relation: str, about: dict[str, Any], *keys: str) -> list
 
 ImportFormat = Literal["lama", "lpaqa", "autoprompt", "optiprompt", "bear"]
 
-READERS: dict[ImportFormat, Callable[[Path, str], Imported]] = {
+READERS: dict[ImportFormat, Callable[[Imported, Path, str], None]] = {
     "lama": read_lama,
     "lpaqa": read_lpaqa,
     "autoprompt": read_autoprompt,
@@ -377,6 +368,7 @@ def import_data(data_format: ImportFormat, source: Path, out: Path, name: str | 
     """
     if name is not None and not is_file_name(name):
         raise BadOption(f"`name` {clipped(repr(name), 200)} cannot be the name of a folder", name="--name")
-    imported = READERS[data_format](source, name or data_format)
+    imported = Imported()
+    READERS[data_format](imported, source, name or data_format)
     write_imported(imported, out)
     return imported

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from askwell.calls import checked
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
-from askwell.data.in_memory import relation_in_memory
-from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, text_of
+from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, relation_in_memory, text_of
 from askwell.data.split import SplitRule, rule_with, split_relation
 from askwell.data.templates import Template, parse_template, read_templates
 from askwell.data.testbed import PREFIXES, prefix_and_name, relation_names, testbed_prompts, testbed_relation

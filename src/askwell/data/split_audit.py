@@ -300,50 +300,27 @@ PROMPT_SETS = {
 }
 
 
-@dataclass(frozen=True)
-class RelationStatistics:
-    """The relations of a fact set, rounded as the paper prints them."""
-
-    relations: int
-    avg_unique_x: int
-    """Distinct x of a relation, over all splits."""
-    avg_unique_y: int
-    min_pairs: int
-    """Lines of the smallest relation, over all splits; repeated facts count each time."""
-    max_pairs: int
-    mean_pairs: int
+Statistics = dict[str, int | float]
+"""The figures of a set, rounded as the paper prints them."""
 
 
-@dataclass(frozen=True)
-class PromptStatistics:
-    """The prompts of a prompt set, rounded as the paper prints them."""
+def relation_statistics(data: Path) -> dict[str, Statistics | None]:
+    """Return the paper's table of relations from a data folder; None for a set that is not there.
 
-    relations: int
-    avg_prompts: float
-    min_prompts: int
-    max_prompts: int
-    avg_tokens: float
-    """Tokens separated by white space, both blanks included, averaged over all prompts of all relations."""
-
-
-def relation_statistics(data: Path) -> dict[str, RelationStatistics | None]:
-    """Return the paper's table of relations from a data folder; None for a set that is not there."""
-    tables: dict[str, RelationStatistics | None] = {}
+    Pairs are lines of all splits, including repeated ones; distinct x and y are means over relations.
+    """
+    tables: dict[str, Statistics | None] = dict.fromkeys(RELATION_SETS)
     for name, folder in RELATION_SETS.items():
-        relations = _relations_in(data / "facts" / folder)
-        sizes = [len(facts) for facts in relations]
-        tables[name] = (
-            None
-            if not relations
-            else RelationStatistics(
-                relations=len(relations),
-                avg_unique_x=round(fmean(len({fact.x for fact in facts}) for facts in relations)),
-                avg_unique_y=round(fmean(len({fact.y for fact in facts}) for facts in relations)),
-                min_pairs=min(sizes),
-                max_pairs=max(sizes),
-                mean_pairs=round(fmean(sizes)),
-            )
-        )
+        if relations := _relations_in(data / "facts" / folder):
+            sizes = [len(facts) for facts in relations]
+            tables[name] = {
+                "relations": len(relations),
+                "avg_unique_x": round(fmean(len({fact.x for fact in facts}) for facts in relations)),
+                "avg_unique_y": round(fmean(len({fact.y for fact in facts}) for facts in relations)),
+                "min_pairs": min(sizes),
+                "max_pairs": max(sizes),
+                "mean_pairs": round(fmean(sizes)),
+            }
     return tables
 
 
@@ -355,21 +332,20 @@ def _relations_in(folder: Path) -> list[list[Fact]]:
     return [[fact for path in of_relation for fact in parse_facts(path)] for of_relation in files]
 
 
-def prompt_statistics(data: Path) -> dict[str, PromptStatistics | None]:
-    """Return the paper's table of prompts from a data folder; None for a set that is not there."""
-    tables: dict[str, PromptStatistics | None] = {}
+def prompt_statistics(data: Path) -> dict[str, Statistics | None]:
+    """Return the paper's table of prompts from a data folder; None for a set that is not there.
+
+    Tokens are separated by white space, both blanks included, and averaged over all prompts of all relations.
+    """
+    tables: dict[str, Statistics | None] = dict.fromkeys(PROMPT_SETS)
     for name, folder in PROMPT_SETS.items():
-        relations = [read_templates(path) for path in sorted((data / "prompts" / folder).glob("*.jsonl"))]
-        sizes = [len(templates) for templates in relations]
-        tables[name] = (
-            None
-            if not relations
-            else PromptStatistics(
-                relations=len(relations),
-                avg_prompts=round(fmean(sizes), 1),
-                min_prompts=min(sizes),
-                max_prompts=max(sizes),
-                avg_tokens=round(fmean(len(one.text.split()) for templates in relations for one in templates), 1),
-            )
-        )
+        if relations := [read_templates(path) for path in sorted((data / "prompts" / folder).glob("*.jsonl"))]:
+            sizes = [len(templates) for templates in relations]
+            tables[name] = {
+                "relations": len(relations),
+                "avg_prompts": round(fmean(sizes), 1),
+                "min_prompts": min(sizes),
+                "max_prompts": max(sizes),
+                "avg_tokens": round(fmean(len(one.text.split()) for templates in relations for one in templates), 1),
+            }
     return tables

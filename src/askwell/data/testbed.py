@@ -85,44 +85,20 @@ class Truth:
         return sum(self.wordings.values())
 
 
-@dataclass(frozen=True)
-class ListedRelation:
-    """A relation as it is listed."""
-
-    name: str
-    """Its name for --facts."""
-    label: str
-    cardinality: Cardinality
-    told: int
-    withheld: int
-    prompts: dict[str, int]
-    """How many prompts of each kind it has."""
-
-
-@dataclass(frozen=True)
-class Overview:
-    """What the testbeds have."""
-
-    lms: tuple[str, ...]
-    """Their names for --lm."""
-    relations: tuple[ListedRelation, ...]
-
-
-def testbed_overview() -> Overview:
-    """Return the LMs and the relations of both testbeds, named as for --lm and --facts."""
-    listed = (
-        ListedRelation(
-            name=prefix + one.name,
-            label=one.label,
-            cardinality=one.cardinality,
-            told=one.told,
-            withheld=one.withheld,
-            prompts={kind: len(testbed_prompts(kind, prefix + one.name)) for kind in get_args(PromptKind)},
-        )
+def testbed_listing() -> list[dict[str, Any]]:
+    """Return the relations of both testbeds, named as for --facts, with how many prompts of each kind they have."""
+    return [
+        {
+            "name": prefix + one.name,
+            "label": one.label,
+            "cardinality": one.cardinality,
+            "told": one.told,
+            "withheld": one.withheld,
+            "prompts": {kind: len(testbed_prompts(kind, prefix + one.name)) for kind in get_args(PromptKind)},
+        }
         for prefix in PREFIXES
         for one in relations(prefix)
-    )
-    return Overview(all_lms(), tuple(listed))
+    ]
 
 
 @cache
@@ -155,12 +131,6 @@ def told_facts(name: str) -> frozenset[Fact]:
 def withheld_facts(name: str) -> frozenset[Fact]:
     """Return the facts of a relation that the text does not tell, over all splits."""
     return frozenset().union(*testbed_relation(name).splits.values()) - told_facts(name)
-
-
-@cache
-def rumoured_facts(name: str) -> frozenset[Fact]:
-    """Return the told facts of a relation of the second testbed of which the text also tells something wrong."""
-    return frozenset(fact for fact, truth in truths(name).items() if truth.rumour is not None)
 
 
 @cache

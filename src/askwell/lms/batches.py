@@ -12,7 +12,7 @@ from torch import Tensor
 
 from askwell.lms.families import Question, Stream, Token, X
 from askwell.lms.tokenisation import Place, Wording
-from askwell.lms.walks.past import Past
+from askwell.lms.walks.past import Past, ranges
 
 PLACES = (Place.SPACED, Place.GLUED)
 
@@ -274,10 +274,7 @@ class QuestionTable:
         pairs = torch.arange(len(prompts), device=prompts.device)
         if not self.reads_x:
             return Batch(streams, pairs, read_from)
-        read_pairs = pairs.repeat_interleave(x_lengths)
-        first_read = (x_lengths.cumsum(0) - x_lengths)[read_pairs]
-        nth = torch.arange(len(read_pairs), device=prompts.device) - first_read
-        return Batch(streams, read_pairs, read_from[read_pairs] + nth)
+        return Batch(streams, pairs.repeat_interleave(x_lengths), ranges(read_from, x_lengths))
 
     def answer_batch(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], ys: AnswerTokens
@@ -291,10 +288,8 @@ class QuestionTable:
             for stack, table in self._streams.items()
         }
         pairs = torch.arange(len(prompts), device=prompts.device)
-        read_pairs = pairs.repeat_interleave(ys.reads)
-        first = (ys.reads.cumsum(0) - ys.reads)[read_pairs]
-        nth = torch.arange(len(read_pairs), device=prompts.device) - first
-        return Batch(streams, read_pairs, plain.read_positions[read_pairs] + ys.first_read[read_pairs] + nth)
+        read_positions = ranges(plain.read_positions + ys.first_read, ys.reads)
+        return Batch(streams, pairs.repeat_interleave(ys.reads), read_positions)
 
     def x_targets(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]

@@ -20,9 +20,8 @@ from fastapi import FastAPI
 from askwell.errors import AskwellError, BadOption, DamagedFile, Failure
 from askwell.runs.engines import connect_to_ray, is_installed
 from askwell.server.app import make_app
-from askwell.server.jobs import Job, Jobs
 from askwell.server.schemas import TrainRequest
-from askwell.server.service import Service
+from askwell.server.service import Job, Jobs, Service
 from askwell.server.settings import Settings, address_of, listen
 
 APP = "askwell"

@@ -13,10 +13,9 @@ from importlib.resources import files
 from typing import Any
 
 from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
-from askwell.views.document import MISSING, Cell, ColumnGroup, Document, Row, Section, Table, one_decimal
+from askwell.views.document import MISSING, Cell, ColumnGroup, Row, Table, one_decimal
 from askwell.views.printable import counted, visible
 from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, extras_of, how_of, kind_of, place_of, source_of
-from askwell.views.to_text import ShowsItself
 
 
 def read_texts(name: str) -> dict[str, Any]:
@@ -306,8 +305,8 @@ def scored(line: Line, kind: str, metric: str, average: Average = "micro", **mor
     return Cell(score.text), found
 
 
-@dataclass(frozen=True, repr=False)
-class StudyTable(ShowsItself):
+@dataclass(frozen=True)
+class StudyTable:
     """A table, its name in files and its title, and its content as plain figures."""
 
     kind: str
@@ -318,10 +317,6 @@ class StudyTable(ShowsItself):
     caption: tuple[str, ...]
     """The sentences of the table's caption."""
     records: tuple[Record, ...]
-
-    def summary(self) -> Document:
-        """Return the table under its title."""
-        return Document(self.title, sections=(Section("", (self.table,)),))
 
     def as_json(self) -> dict[str, Any]:
         """Return its title, caption and figures."""

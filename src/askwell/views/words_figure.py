@@ -1,6 +1,6 @@
-"""Soft prompts as a document: a chart of their words, and all figures as tables.
+"""Soft prompts as a document (a chart of their words, and all figures as tables), and in a terminal.
 
-For each prompt, the chart has a row of tuned words in blue above the original words in red.
+For each prompt, both have a row of tuned words in blue above the original words in red.
 
 A word's colour fades towards grey as its probability falls to chance. Blue, red and grey are about equally light, as
 far from white as from black, so that they can be read on both.
@@ -11,19 +11,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from askwell.views.document import (
-    Block,
-    Cell,
-    Document,
-    Drawing,
-    Figure,
-    Paragraph,
-    Section,
-    Table,
-    table,
-)
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from askwell.views.document import Block, Cell, Document, Drawing, Figure, Paragraph, Section, Table, table
 from askwell.views.drawing import Chart, chart_style, light, new_figure, place, text_width
 from askwell.views.printable import NONE, counted, visible
+from askwell.views.to_text import print_blocks
 from askwell.views.words import (
     NOT_AN_EXPLANATION,
     BlankPlace,
@@ -326,3 +321,64 @@ def _vectors(prompt: PromptWords) -> Table:
         rows.append((str(number), *both, ratio, nearest or NONE))
     folded = f"{visible(prompt.template)}: {counted(len(prompt.tokens), 'vector')}"
     return replace(table(headings, rows, numbers=("#", "|v| / |v0|")), folded=folded)
+
+
+# ── in a terminal ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+_ROWS = ("tuned", "p", "size", "original", "p")
+_INDENT, _SPACE, _BAR_CELLS = 10, 2, 10
+_LEGEND = (
+    "tuned: the word w with the highest p = p(w | v), above the original word w0 where the two differ, with p(w0 | v). "
+    "size: |v| / |v0|. The bars show each weight relative to the heaviest prompt's."
+)
+
+
+def print_words(prompts: Sequence[PromptWords], console: Console) -> None:
+    """Print the prompts, each as a weight and lines of words with their figures, and a legend; where there are colours,
+    a word is the greyer, the lower its probability."""
+    heaviest = max((prompt.weight for prompt in prompts), default=0.0)
+    unbroken: Any = {"overflow": "ignore", "crop": False}  # a word wider than the console extends beyond its edge
+    for prompt in prompts:
+        console.print(_heading(prompt, heaviest), **unbroken)
+        for line in prompt.lines:
+            for shown in in_lines(map(_cells, line), console.width - _INDENT, _width, lambda _: _SPACE):
+                for row, label in enumerate(_ROWS):
+                    if any(column[row].plain for column in shown):
+                        console.print(_row(label.ljust(_INDENT), shown, row), **unbroken)
+        print_blocks(map(Paragraph, notes_on_prompt(prompt)), console)
+        console.print()
+    print_blocks(map(Paragraph, (_LEGEND, *notes_on_all(prompts))), console)
+
+
+def _heading(prompt: PromptWords, heaviest: float) -> Text:
+    """Return the weight, a bar as long as its share of the heaviest one, and which copy it is."""
+    share = prompt.weight / heaviest if heaviest else 0.0
+    eighths = max(1, round(share * _BAR_CELLS * 8)) if share else 0
+    bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+    heading = Text(f"{weight_figure(prompt.weight)} ", "bold").append(bar, f"not bold {faded(BLUE, 0.0)}")
+    return heading.append(f" {copy_of(prompt)}".rstrip(), "not bold")
+
+
+def _cells(item: PromptToken | BlankPlace) -> list[Text]:
+    """Return the cells of one item, from top to bottom."""
+    if isinstance(item, BlankPlace):
+        return [Text(item.shown, "bold"), *[Text("")] * (len(_ROWS) - 1)]
+    tuned, original = item.tuned, item.original
+    size = Text("" if item.size_ratio is None else f"×{item.size_ratio:.2f}")
+    cells = [Text(tuned.shown, Style(color=faded(BLUE, tuned.brightness))), Text(probability_figure(tuned.p)), size]
+    if item.is_same_word:
+        return [*cells, Text(""), Text("")]
+    shown = Text(original.shown, Style(color=faded(RED, original.brightness)))
+    return [*cells, shown, Text(probability_figure(original.p))]
+
+
+def _width(column: list[Text]) -> int:
+    return max(cell.cell_len for cell in column)
+
+
+def _row(label: str, columns: list[list[Text]], row: int) -> Text:
+    text = Text(label, "none")
+    for column in columns:
+        text.append_text(column[row]).append(" " * (_width(column) - column[row].cell_len + _SPACE))
+    text.rstrip()
+    return text

@@ -138,6 +138,41 @@ def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(array).to(device)
 
 
+@dataclass(frozen=True)
+class Side:
+    """The queries of a group, or its keys, by head: [pairs × key heads, rows, head size]."""
+
+    rows: Int[np.ndarray, "pairs longest"]
+    is_row: Bool[np.ndarray, "pairs longest"]
+    own: slice
+    """The rows of the group."""
+    heads: int
+    key_heads: int
+    device: torch.device
+
+    def of(self, rows: Float[Tensor, "rows width"], head_size: int) -> Tensor:
+        """Return the group's rows by head, padded."""
+        by_head = rows.reshape(-1, head_size).index_select(0, self._at)
+        return by_head.view(len(self.rows) * self.key_heads, -1, head_size)
+
+    def put(self, by_head: Tensor, rows: Float[Tensor, "rows width"]) -> None:
+        """Write what belongs to the group's rows into them, without the padding."""
+        head_size = by_head.shape[2]
+        torch.index_select(by_head.view(-1, head_size), 0, self._places, out=rows[self.own].view(-1, head_size))
+
+    @cached_property
+    def _at(self) -> Int[Tensor, " places"]:
+        """Return for each place among [pairs, heads, longest] which head of which row it is."""
+        return _tensor((self.rows[:, None] * self.heads + np.arange(self.heads)[:, None]).ravel(), self.device)
+
+    @cached_property
+    def _places(self) -> Int[Tensor, " rows_and_heads"]:
+        """Return for each head of each row its place among [pairs, heads, longest]."""
+        pairs, columns = self.is_row.nonzero()
+        of_heads = pairs[:, None] * self.heads + np.arange(self.heads)
+        return _tensor((of_heads * self.is_row.shape[1] + columns[:, None]).ravel(), self.device)
+
+
 class ByHead:
     """The rows of a group as attention takes them, [pairs × key heads, query heads of one key head × rows, head size].
 
@@ -148,39 +183,9 @@ class ByHead:
         self._group, self._heads = group, (query_heads, key_heads)
         pairs, queries = group.query_rows.shape
         self.shape = (pairs * key_heads, query_heads // key_heads * queries)
+        self.queries = Side(group.query_rows, group.is_query, group.queries, query_heads, key_heads, group.device)
+        self.keys = Side(group.key_rows, group.is_key, group.keys, key_heads, key_heads, group.device)
         self._masks: dict[torch.dtype, Tensor] = {}
-
-    def of_queries(self, rows: Float[Tensor, "queries width"], head_size: int) -> Tensor:
-        """Return queries by head, from rows of queries, or of their gradients."""
-        return rows.reshape(-1, head_size).index_select(0, self._query_at).view(*self.shape, head_size)
-
-    def of_keys(self, rows: Float[Tensor, "keys key_width"], head_size: int) -> Tensor:
-        """Return keys or values by head, from rows of keys or values."""
-        return rows.reshape(-1, head_size).index_select(0, self._key_at).view(self.shape[0], -1, head_size)
-
-    def put_queries(self, by_head: Tensor, rows: Float[Tensor, "queries width"]) -> None:
-        """Write what belongs to queries into the group's rows, without the padding."""
-        _put(by_head, rows[self._group.queries], self._query_places)
-
-    def put_keys(self, by_head: Tensor, rows: Float[Tensor, "keys key_width"]) -> None:
-        """Write what belongs to keys or values into the group's rows, without the padding."""
-        _put(by_head, rows[self._group.keys], self._key_places)
-
-    @cached_property
-    def _query_at(self) -> Int[Tensor, " places"]:
-        return _tensor(_heads_of(self._group.query_rows, self._heads[0]), self._group.device)
-
-    @cached_property
-    def _key_at(self) -> Int[Tensor, " places"]:
-        return _tensor(_heads_of(self._group.key_rows, self._heads[1]), self._group.device)
-
-    @cached_property
-    def _query_places(self) -> Int[Tensor, " rows_and_heads"]:
-        return _tensor(_places(self._group.is_query, self._heads[0]), self._group.device)
-
-    @cached_property
-    def _key_places(self) -> Int[Tensor, " rows_and_heads"]:
-        return _tensor(_places(self._group.is_key, self._heads[1]), self._group.device)
 
     def mask(self, dtype: torch.dtype) -> Float[Tensor, "pairs_and_heads queries keys"] | None:
         """Return what is added to the scores: -inf where a query does not see a key; None if all see all."""
@@ -204,22 +209,6 @@ class ByHead:
     def without_padding(self, gradient: Float[Tensor, "pairs_and_heads queries head"]) -> Tensor:
         """Return the gradient of what queries attend to, 0 where there is only padding."""
         return gradient if self._is_query is None else gradient.mul_(self._is_query)
-
-
-def _put(by_head: Tensor, rows: Tensor, places: Int[Tensor, " rows_and_heads"]) -> None:
-    head_size = by_head.shape[2]
-    torch.index_select(by_head.view(-1, head_size), 0, places, out=rows.view(-1, head_size))
-
-
-def _heads_of(rows: Int[np.ndarray, "pairs longest"], heads: int) -> Int[np.ndarray, " places"]:
-    """Return for each place among [pairs, heads, longest] which head of which row it is."""
-    return (rows[:, None] * heads + np.arange(heads)[:, None]).ravel()
-
-
-def _places(is_row: Bool[np.ndarray, "pairs longest"], heads: int) -> Int[np.ndarray, " rows_and_heads"]:
-    """Return for each head of each row its place among [pairs, heads, longest]."""
-    pairs, columns = is_row.nonzero()
-    return ((pairs[:, None] * heads + np.arange(heads)) * is_row.shape[1] + columns[:, None]).ravel()
 
 
 # ── attention ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -287,8 +276,8 @@ class _Attend(torch.autograd.Function):
         saved: list[Tensor] = []
         for group in groups:
             by_head = group.by_head(query_heads, key_heads)
-            mask, query = by_head.mask(queries.dtype), by_head.of_queries(queries, head_size)
-            key, value = (by_head.of_keys(rows, head_size) for rows in (keys, values))
+            mask, query = by_head.mask(queries.dtype), by_head.queries.of(queries, head_size)
+            key, value = (by_head.keys.of(rows, head_size) for rows in (keys, values))
             nothing = query.new_empty(()).expand(*query.shape[:2], key.shape[1])
             if mask is None or cap is not None:
                 scores = torch.baddbmm(nothing, query, key.transpose(1, 2), beta=0, alpha=scale)
@@ -300,7 +289,7 @@ class _Attend(torch.autograd.Function):
                 scores.mul_(cap)
                 scores = scores if mask is None else scores.add_(mask)
             probs = _softmax_(scores)
-            by_head.put_queries(torch.bmm(probs, value), attended)
+            by_head.queries.put(torch.bmm(probs, value), attended)
             saved += [query, key, value, probs]
         ctx.save_for_backward(*saved)
         ctx.groups, ctx.scale, ctx.cap = groups, scale, cap
@@ -317,14 +306,14 @@ class _Attend(torch.autograd.Function):
             by_head = group.by_head(*ctx.heads)
             slope = None if ctx.cap is None else next(saved)
             query, key, value, probs = next(saved), next(saved), next(saved), next(saved)
-            of_output = by_head.without_padding(by_head.of_queries(gradient, query.shape[2]))
+            of_output = by_head.without_padding(by_head.queries.of(gradient, query.shape[2]))
             of_probs = torch.bmm(of_output, value.transpose(1, 2))
             of_scores = _of_scores(of_probs, probs).mul_(ctx.scale)
             if slope is not None:
                 of_scores.mul_(slope)
-            by_head.put_queries(torch.bmm(of_scores, key), of_queries)
-            by_head.put_keys(torch.bmm(of_scores.transpose(1, 2), query), of_keys)
-            by_head.put_keys(torch.bmm(probs.transpose(1, 2), of_output), of_values)
+            by_head.queries.put(torch.bmm(of_scores, key), of_queries)
+            by_head.keys.put(torch.bmm(of_scores.transpose(1, 2), query), of_keys)
+            by_head.keys.put(torch.bmm(probs.transpose(1, 2), of_output), of_values)
         return of_queries, of_keys, of_values, None, None, None, None
 
 
