@@ -176,7 +176,7 @@ def transfer(
     lm: options.LM = None,
     out: options.RunFolder,
     tune: options.Flag = False,
-    facts: Annotated[str | None, Parameter(help="The relation, if the run's facts are not found by name, or if it is to be another one.")] = None,
+    facts: str | None = None,
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
     resume: options.Resume = False,
     overwrite: options.Overwrite = False,
@@ -196,6 +196,7 @@ def transfer(
     Args:
         run: The run, or the folder of its saved mixture.
         tune: Tune the mixture on the other LM, starting from what was carried over.
+        facts: The relation, if the run's facts are not found by name, or to ask about another relation.
     """
     if lm is None:
         raise BadOption("transfer needs --lm: the LM to ask with the mixture")
