@@ -100,8 +100,10 @@ class TrainingSpec(Spec):
             raise ValueError(f"{budgets[0]} is a budget of the cycle; the paper's recipe takes epochs and patience")
         if self.recipe != "cycle" and self.drop_below:
             raise ValueError("drop_below goes with the cycle; the other recipes keep all prompts")
-        if self.anneal < 1 and (self.recipe != "cycle" or self.classify):
-            raise ValueError("anneal goes with the cycle, whose middle is known, and not with candidates")
+        if self.anneal < 1 and self.recipe != "cycle":
+            raise ValueError("anneal goes with the cycle, whose middle is known: leave out the recipe")
+        if self.anneal < 1 and self.classify:
+            raise ValueError("EM's posteriors are of whole answers: leave out anneal to choose among candidates")
         if self.recipe == "cycle" and self.patience is not None:
             raise ValueError("patience goes with the other recipes; the cycle runs to the end of its budget")
         if self.classify and self.method == "em":
