@@ -137,7 +137,7 @@ def test_where_it_makes_no_sense_it_is_refused():
     assert TrainingSpec(anneal=1).recipe == "plateau"
     wrongs: list[dict[str, Any]] = [{"recipe": "paper"}, {"recipe": "plateau"}, {"classify": True}]
     for wrong in wrongs:
-        with pytest.raises(ValidationError, match="leave out (the recipe|anneal)"):
+        with pytest.raises(ValidationError, match=r"leave out (the recipe|anneal)"):
             TrainingSpec(anneal=0.5, **wrong)
     for power in (0.0, 1.5, -1.0):
         with pytest.raises(ValidationError, match="anneal"):
