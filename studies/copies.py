@@ -188,7 +188,9 @@ def reported_ways() -> dict[str, Way]:
     found = {"one prompt": Way("one")}
     for count in COUNTS:
         found[f"{count} copies"] = replace(chosen(annealed=False), count=count)
-        found[f"{count} copies, annealed"] = replace(chosen(annealed=True), count=count)
+        annealed = replace(chosen(annealed=True), count=count)
+        found[f"{count} copies, noise as annealed"] = replace(annealed, anneal=1.0)
+        found[f"{count} copies, annealed"] = annealed
         found[f"{count} different"] = Way("different", count)
     return found
 
@@ -236,6 +238,22 @@ def rows_of(lm: str) -> list[list[str]]:
     return rows
 
 
+def rows_at_equal_noise() -> list[list[str]]:
+    """Return a row for each LM and number of copies: plain and annealed ones from the same noise."""
+    ways, rows = reported_ways(), []
+    for lm, count in product(LMS, COUNTS):
+        both = [
+            [one for one in of_way(ways[f"{count} copies, {name}"], REPORTED) if one["lm"] == lm]
+            for name in ("noise as annealed", "annealed")
+        ]
+        plain, annealed = (by_fact(some) for some in both)
+        told = [f"{plain[0].mean():.1f}", f"{annealed[0].mean():.1f}", p_text(annealed[0] - plain[0])]
+        losses = [f"{plain[1].mean():.2f}", f"{annealed[1].mean():.2f}", p_text(annealed[1] - plain[1])]
+        apart = [f"{mean_of(some, 'distance'):.2f}" for some in both]
+        rows.append([lm, str(count), *told, *losses, *apart, str(len(plain[0]))])
+    return rows
+
+
 def choice_rows() -> list[list[str]]:
     """Return a row for each way that was tried, on the relations that are kept for choosing."""
     best = {chosen(annealed=False), chosen(annealed=True)}
@@ -251,9 +269,9 @@ def choice_rows() -> list[list[str]]:
 def draw() -> None:
     """Draw the share of told facts that each way of asking finds, for each LM."""
     ways = reported_ways()
-    figure = Figure(figsize=(9, 3.0), layout="constrained")
+    figure = Figure(figsize=(9, 3.3), layout="constrained")
     panels = figure.subplots(1, len(LMS), sharey=True)
-    colours = ["#9ca3af", *["#2563eb", "#7c3aed", "#059669"] * len(COUNTS)]
+    colours = ["#9ca3af", *["#2563eb", "#93c5fd", "#7c3aed", "#059669"] * len(COUNTS)]
     for axes, lm in zip(panels, LMS, strict=True):
         shares = [share([one for one in of_way(way, REPORTED) if one["lm"] == lm]) for way in ways.values()]
         bars = axes.barh(range(len(ways)), shares, color=colours)
@@ -270,19 +288,12 @@ def draw() -> None:
 def write_page() -> None:
     """Write the chart and the tables of the page."""
     draw()
-    header = [
-        "asked with",
-        "told",
-        "seeds",
-        "p",
-        "log-loss",
-        "p",
-        "distance",
-        "effective prompts",
-        "some prompt",
-        "CPU s",
-    ]
+    header = ["asked with", "told", "seeds", "log-loss", "p of told", "p of log-loss"]
+    header += ["distance", "effective prompts", "some prompt", "CPU s"]
     places = {lm: table(header, rows_of(lm)) for lm in LMS}
+    of_noise = ["LM", "copies", "told, plain", "annealed", "p", "log-loss, plain", "annealed", "p"]
+    of_noise += ["distance, plain", "annealed", "facts"]
+    places["noise"] = table(of_noise, rows_at_equal_noise())
     tried_header = ["method", "noise", "first power", "told", "log-loss", "distance", "effective prompts"]
     places["choice"] = table(tried_header, choice_rows())
     for name, is_annealed in (("plain", False), ("annealed", True)):

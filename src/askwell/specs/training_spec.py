@@ -23,7 +23,7 @@ class TrainingSpec(Spec):
     gradient steps on the prompts."""
     anneal: float = Field(default=1.0, gt=0, le=1)
     """Temper the posteriors over prompts: they are raised to this power at first, which grows to 1 by the middle of the
-    cycle, so that copies of a prompt part instead of all following the best; 1 tempers nothing."""
+    cycle, so that copies of a prompt learn from every fact before facts are shared out; 1 tempers nothing."""
     classify: bool = False
     """Tune the mixture to choose among the candidates only; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1, lt=2**63)
