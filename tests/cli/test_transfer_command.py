@@ -70,6 +70,24 @@ def test_to_another_lm_it_is_what_python_carries_over(learned, transfer, lms, fa
     assert there.record.spec.training is None
 
 
+def test_what_is_printed_says_how_vectors_went_over_and_what_to_do_next(learned, transfer, tmp_path):
+    done = transfer(run := learned(), "--no-controls", lm="bert")
+    assert "the vectors went over as they are" in done.out
+    assert "shared words" not in done.out
+    there = tmp_path / "there"
+    assert f'askwell ask {there} "…", or askwell compare {run} {there}' in " ".join(done.out.split())
+
+
+def test_facts_that_the_other_lm_cannot_answer_are_named(askwell, learned, lms, tmp_path):
+    """The sign # is a word of the tiny BERT and two tokens of the tiny RoBERTa."""
+    run = learned()
+    facts = write_relation(tmp_path / "more", train=PAIRS[:6], dev=PAIRS[6:8], test=[*PAIRS[6:], ("Quito", "#")])
+    done = askwell("transfer", run, "--lm", lms["roberta"], "--facts", facts, "--out", tmp_path / "t", "--no-controls")
+    assert done.code == 0, done.err
+    assert "left out of test: 1 fact" in " ".join(done.err.split())
+    assert "bert was asked 5 of the test facts" in " ".join(done.out.split())
+
+
 def test_tuning_begins_with_what_was_carried_over(learned, transfer, tmp_path):
     run = learned()
     assert transfer(run, out="asked").code == 0

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from builders import tiny
-from builders.worlds import PAIRS, TEMPLATES
+from builders.worlds import CAPITALS, PAIRS, TEMPLATES
 
 import askwell
 from askwell.mixture import transfer
@@ -78,6 +78,16 @@ def test_between_tokenizers_every_word_finds_its_counterpart():
     assert torch.isfinite(other(XS, YS)).all()
     assert (other.vectors != other.initial_vectors).any(1).all()
     torch.testing.assert_close(other.weights, mixture.weights)
+
+
+def test_another_lm_begins_its_sentences_as_it_would_in_a_run_of_its_own():
+    """A masked LM has no choice, so what a causal LM begins with cannot come from it; between copies it stays."""
+    causal = askwell.load_lm(*tiny.TINY["gpt2"]())
+    own = Mixture(causal, TEMPLATES, answers="one-token", relation=CAPITALS)
+    other = tuned(askwell.load_lm(*tiny.TINY["bert"]())).transfer(causal, CAPITALS)
+    assert own.spec.begin == max(own.spec.context_scores.begins, key=own.spec.context_scores.begins.__getitem__)
+    assert other.spec.begin == own.spec.begin != "space"
+    assert tuned(causal, begin="space").transfer(causal, CAPITALS).spec.begin == "space"
 
 
 def test_prompts_that_the_other_lm_cannot_use_are_left_out():

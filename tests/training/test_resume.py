@@ -24,6 +24,8 @@ SETTINGS = {
     "em": TrainingSpec(method="em", **PAPER, threads=1),
     "cycle": TrainingSpec(pairs=600, threads=1),
     "cycle, em": TrainingSpec(method="em", pairs=300, batch_facts=3, threads=1),
+    "annealed": TrainingSpec(anneal=0.2, pairs=300, batch_facts=3, threads=1),
+    "annealed, em": TrainingSpec(method="em", anneal=0.2, pairs=300, batch_facts=3, threads=1),
     "plateau": TrainingSpec(recipe="plateau", batch_facts=3, patience=2, pairs=300, threads=1),
     "plateau, em": TrainingSpec(method="em", recipe="plateau", batch_facts=3, patience=3, pairs=300, threads=1),
 }

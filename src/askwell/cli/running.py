@@ -204,12 +204,7 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     if json:
         print_json(record.as_json(folder))
         return
-    if record.training is not None:
-        for split, left_out in record.training.left_out.items():
-            note_left_out_facts(split, left_out)
-    if record.untuned is not None and record.untuned.unsettled:
-        note(f"untuned {record.untuned.bounds_text}")
-    _note_missing("test", record.test)
+    note_missing(record)
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "untuned")
     show(score_table({"untuned": record.untuned, name: record.test}), *candidate_blocks(record.test))
     for missing, problem in record.controls_missing.items():
@@ -235,6 +230,16 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     follow = f"askwell compare {folder} OTHER" if record.spec.baseline else f'askwell ask {folder} "…"'
     lines.append(f"Saved in {folder}. Next: {follow}, or askwell show {folder}")
     say(*lines)
+
+
+def note_missing(record: RunRecord) -> None:
+    """Note which facts a run left out, and the bounds on its scores if a search was cut short."""
+    if record.training is not None:
+        for split, left_out in record.training.left_out.items():
+            note_left_out_facts(split, left_out)
+    if record.untuned is not None and record.untuned.unsettled:
+        note(f"untuned {record.untuned.bounds_text}")
+    _note_missing("test", record.test)
 
 
 def _note_missing(split: str, figures: EvaluationFigures) -> None:

@@ -176,7 +176,7 @@ def transfer(
     lm: options.LM = None,
     out: options.RunFolder,
     tune: options.Flag = False,
-    facts: Annotated[str | None, Parameter(help="The relation, if the run's facts are not found by name.")] = None,
+    facts: str | None = None,
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
     resume: options.Resume = False,
     overwrite: options.Overwrite = False,
@@ -196,12 +196,13 @@ def transfer(
     Args:
         run: The run, or the folder of its saved mixture.
         tune: Tune the mixture on the other LM, starting from what was carried over.
+        facts: The relation, if the run's facts are not found by name, or to ask about another relation.
     """
     if lm is None:
         raise BadOption("transfer needs --lm: the LM to ask with the mixture")
     if not tune and (training != TrainingSpec() or resume):
         raise BadOption("options of tuning, and --resume, need --tune")
-    from askwell.cli.running import run_with_bars
+    from askwell.cli.running import note_missing, run_with_bars
     from askwell.files import to_json
     from askwell.lms.load import load_lm
     from askwell.lms.machine import set_threads
@@ -238,16 +239,20 @@ def transfer(
     if json:
         print_json({**record.as_json(out), "transfer": to_json(carried.scores)})
         return
+    note_missing(record)
     here, there = source.lm.identity.name, loaded.identity.name
     rows = {f"learned on {here}": carried.scores.source, f"as words, {there}": carried.scores.words}
     rows |= {f"carried over, {there}": record.untuned or record.test}
     show(score_table(rows | ({f"tuned from there, {there}": record.test} if tune else {})))
+    if carried.scores.source.facts != record.test.facts:
+        say(f"{here} was asked {carried.scores.source.facts} of the test facts, {there} {record.test.facts}.")
     say(*control_sentences(record.knowledge, None))
-    how = carried.mixture.transferred
-    if how is not None and not how.is_copy:
+    if (how := carried.mixture.transferred) is not None:
         tokens = len(carried.mixture.vectors)
         say(
-            f"{how.matched_tokens} of {tokens} prompt tokens have a counterpart; their vectors went over by a map "
+            "The LMs share tokenizer and shapes: the vectors went over as they are."
+            if how.is_copy
+            else f"{how.matched_tokens} of {tokens} prompt tokens have a counterpart; their vectors went over by a map "
             f"fitted on {how.shared_words} shared words."
         )
-    say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell compare {out} OTHER')
+    say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell compare {run} {out}')

@@ -42,7 +42,7 @@ from askwell.mixture.transfer import Transferred, are_copies, carry_over
 from askwell.prompts.context import Shown, settle
 from askwell.prompts.prompt import LeftOutPrompt
 from askwell.prompts.prompt_set import PromptSet
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.to_text import Bar, ShowsItself
@@ -251,12 +251,14 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         here. Between changed copies of one LM the vectors go over as they are.
 
         What counts as an answer goes over between copies, and where answers are one token; otherwise the train facts
-        of `relation` decide it. Prompts that the other LM cannot be asked with are in `left_out_prompts`.
+        of `relation` decide it, as they decide what another LM's sentences begin with. Prompts that the other LM cannot
+        be asked with are in `left_out_prompts`.
         """
         spec, copies = self.spec, self.spec.copies
-        if spec.begin not in lm.beginnings:
-            spec = spec.model_copy(update={"begin": next(iter(lm.beginnings))})
         templates = [prompt.template for prompt in self.prompts[::copies]]
+        if not are_copies(self.lm, lm):  # which beginning suits an LM says nothing about another one
+            named = MixtureSpec(lead_in=NO_LEAD_IN)
+            spec = spec.model_copy(update={"begin": settle(named, lm, relation, templates).begin})
         plain = Mixture(lm, templates, spec.model_copy(update={"shots": 0}))  # which prompts can be used at all
         usable = [prompt.template for prompt in plain.prompts[::copies]]
         first_of = {template.text: number * copies for number, template in enumerate(templates)}

@@ -115,6 +115,7 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
         tuned = training.tune_vectors or (mixture.deep and training.tune_layers)
         parts = ["deep" if mixture.deep else "soft" if tuned and mixture.combine == "mixture" else "weights"]
         parts += ["EM"] if training.method == "em" else []
+        parts += ["annealed"] if training.anneal < 1 else []
     parts += ["product"] if mixture.combine == "product" else []
     parts += [mixture.weighting] if mixture.weighting != "static" else []
     parts += [mixture.initial] if mixture.initial != "words" else []

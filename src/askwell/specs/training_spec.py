@@ -21,6 +21,9 @@ class TrainingSpec(Spec):
     method: Literal["gradient", "em"] = "gradient"
     """gradient: gradient descent on all parameters at once. em: alternate between computing posteriors over prompts and
     gradient steps on the prompts."""
+    anneal: float = Field(default=1.0, gt=0, le=1)
+    """Temper the posteriors over prompts: they are raised to this power at first, which grows to 1 by the middle of the
+    cycle, so that copies of a prompt learn from every fact before facts are shared out; 1 tempers nothing."""
     classify: bool = False
     """Tune the mixture to choose among the candidates only; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1, lt=2**63)
@@ -88,7 +91,8 @@ class TrainingSpec(Spec):
     def _a_budget_is_for_a_cycle(cls, choices: Any) -> Any:
         if isinstance(choices, dict) and "recipe" not in choices:
             budgets = [choices.get(name) for name in ("pairs", "minutes", "epochs")]
-            if any(budget is not None for budget in budgets) or choices.get("drop_below"):
+            is_tempered = choices.get("anneal") not in (None, 1)
+            if any(budget is not None for budget in budgets) or choices.get("drop_below") or is_tempered:
                 return {**choices, "recipe": "cycle"}
         return choices
 
@@ -101,6 +105,10 @@ class TrainingSpec(Spec):
             raise ValueError(f"{budgets[0]} is a budget of the cycle; the paper's recipe takes epochs and patience")
         if self.recipe != "cycle" and self.drop_below:
             raise ValueError("drop_below goes with the cycle; the other recipes keep all prompts")
+        if self.anneal < 1 and self.recipe != "cycle":
+            raise ValueError("anneal goes with the cycle, whose middle is known: leave out the recipe")
+        if self.anneal < 1 and self.classify:
+            raise ValueError("EM's posteriors are of whole answers: leave out anneal to choose among candidates")
         if self.recipe == "cycle" and self.patience is not None:
             raise ValueError("patience goes with the other recipes; the cycle runs to the end of its budget")
         if self.classify and self.method == "em":

@@ -36,7 +36,7 @@ from askwell.training.optimiser import (
     step,
     tuned_by,
 )
-from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
+from askwell.training.schedule import Schedule, posterior_power, schedule_of, scored_dev_facts
 from askwell.views.to_text import Bar
 
 _log = logging.getLogger("askwell")
@@ -63,8 +63,12 @@ class Objective:
         changing = (prompts.vectors, *prompts.deltas.parameters())
         self._known = None if any(part.requires_grad for part in changing) else answers.read_once(encoded)
 
-    def loss(self, rows: Int[Tensor, " facts"]) -> Loss:
-        """Return the loss of the facts in these rows, without those that all prompts show as examples."""
+    def loss(self, rows: Int[Tensor, " facts"], power: float = 1.0) -> Loss:
+        """Return the loss of the facts in these rows, without those that all prompts show as examples.
+
+        With a power α below 1, posteriors are q ∝ joint^α, and what is minimised is the bound that they make tight:
+        -(1/α) log Σ joint^α, whose gradient is that of the expected log joint under q.
+        """
         if self._prompts.examples:  # encoding leaves such facts out, but prompts can be dropped later
             rows = rows[~self._prompts.is_own_example(self._encoded.xs, rows)]
             if not len(rows):
@@ -75,9 +79,9 @@ class Objective:
         negative = -float(found.total.detach().sum())
         if found.joint is None:
             return Loss(-found.total.sum(), negative, torch.zeros_like(self._prompts.weight_logits))
-        posteriors = found.joint.detach().softmax(1)
+        posteriors = (power * found.joint.detach()).softmax(1)
         if self._method == "gradient" or found.by_prompt is None:
-            to_minimise = -found.total.sum()
+            to_minimise = -(found.total if power == 1 else (power * found.joint).logsumexp(1) / power).sum()
         else:
             # Weights whose M step has a closed form take it once a stretch.
             expected = found.by_prompt if self._prompts.weighting.closed_form else found.joint
@@ -287,8 +291,9 @@ def _stretch(
     posteriors = torch.zeros_like(mixture.weight_logits)
     tuned, first = tuned_by(optimizer, mixture), schedule.steps_after(state.stretches)
     for number, (batch, fraction) in enumerate(schedule.batches(state.stretches), start=first):
+        power = posterior_power(spec.anneal, number, schedule.steps)
         for chunk in batch.to(mixture.lm.device).split(objective.facts_at_once):
-            loss = objective.loss(chunk)
+            loss = objective.loss(chunk, power)
             if optimizer is not None:
                 (loss.to_minimise / len(batch)).backward()
             state.loss += loss.negative_log_likelihood

@@ -107,6 +107,8 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
         raise BadOption(
             "`drop_below` is for mixtures whose weights are tuned and do not depend on x", drop_below="--drop-below"
         )
+    if spec.anneal < 1 and (not is_mixture or len(mixture.prompts) == 1):
+        raise BadOption("`anneal` is for mixtures of several prompts, such as copies of one", anneal="--anneal")
     if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.parameters())):
         raise BadOption("`l2` penalises the prompts' vectors, but none of them is tuned here", l2="--l2")
     fits_lengths = spec.tune_lengths and mixture.lengths is not None

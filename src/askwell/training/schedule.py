@@ -145,6 +145,12 @@ def warm_up_and_decay(step: int, steps: int, *, peak: float | int) -> float:
     return min(warm_up, (steps - step) / (steps - peak)) if steps > peak else warm_up
 
 
+def posterior_power(first: float, step: int, steps: int) -> float:
+    """Return α, the power of the posteriors over prompts in a step: from its first value it grows linearly to 1 in the
+    first half of the steps."""
+    return min(1.0, first + (1 - first) * 2 * step / steps)
+
+
 def default_pairs(prompts: int, recipe: Literal["plateau", "cycle"] = "plateau") -> int:
     """Return the default budget: for one prompt, which must be good by itself, 4,000 pairs of a cycle, or at most 2,800
     of a run that ends by itself; for many, of which some are good from the start, down to 2,000 or 1,600."""
