@@ -41,7 +41,11 @@ REPORTED = {
     "testbed2:": ("birthplace", "deathplace", "founder", "heir", "mark", "trade", "warden"),
 }
 WAYS: dict[str, tuple[str, MixtureSpec, dict[str, Any]]] = {
-    "certainty": ("mined", MixtureSpec(answers="one-token", weighting="certainty"), {"tune_vectors": False}),
+    "certainty": (
+        "mined",
+        MixtureSpec(answers="one-token", weighting="certainty"),
+        {"tune_vectors": False, "fit_weights": False},
+    ),
     "one": ("single", MixtureSpec(answers="one-token"), {}),
     "mixture": ("mined", MixtureSpec(answers="one-token"), {}),
 }

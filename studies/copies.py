@@ -91,7 +91,7 @@ def measure(lm_name: str, name: str, way: Way, seed: int) -> None:
     copies = way.count if way.prompts == "copies" else 1
     spec = MixtureSpec(answers="one-token", copies=copies, noise=way.noise, seed=seed)
     mixture = Mixture(lm, templates_of(lm, name, way), spec, relation=relation)
-    training = TrainingSpec(recipe="cycle", pairs=PAIRS, method=way.method, anneal=way.anneal)
+    training = TrainingSpec(recipe="cycle", pairs=PAIRS, method=way.method, anneal=way.anneal, fit_weights=False)
     train(mixture, relation, training, progress=False)
     seconds = time.process_time() - began
     outcomes = sorted(evaluate_split(mixture, relation).outcomes, key=lambda o: (o.x, o.y))

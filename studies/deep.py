@@ -64,7 +64,9 @@ def run(lm: Any, name: str, opening: str, choice: str) -> dict[str, Any]:
     optimiser.OF_HIDDEN = chosen.get("of_hidden", optimiser.OF_HIDDEN)
     began = time.process_time()
     with _last_layer_scaled(chosen.get("last", 1.0)):
-        spec = TrainingSpec(pairs=PAIRS, batch_facts=FACTS_OF_STEP, l2=chosen.get("l2", 0.0), threads=1)
+        spec = TrainingSpec(
+            pairs=PAIRS, batch_facts=FACTS_OF_STEP, l2=chosen.get("l2", 0.0), fit_weights=False, threads=1
+        )
         result = train(mixture, relation, spec)
     seconds = time.process_time() - began
     tested = evaluate_split(mixture, relation)

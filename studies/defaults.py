@@ -120,6 +120,7 @@ def run(setting: dict[str, Any], loaded: Any) -> dict[str, Any]:
             vectors_rate=setting["of_words"] * word_scale(loaded),
             weights_rate=setting["of_weights"],
             beta1=setting["beta1"],
+            fit_weights=False,
             threads=1,
         )
     began = time.process_time()

@@ -66,7 +66,7 @@ def outcomes_of(lm_name: str, lm: FrozenLM, relation_name: str, way: str, answer
     spec = spec.model_copy(update={"answers": answers})
     mixture = Mixture(lm, templates, spec, relation=relation)
     if tuned:
-        train(mixture, relation)
+        train(mixture, relation, fit_weights=False, tune_lengths=False)
     evaluation = evaluate_split(mixture, relation)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_outcomes(evaluation.outcomes, path)

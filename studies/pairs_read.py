@@ -44,7 +44,11 @@ def run(cell: dict[str, str], recipe: str, lm: Any) -> dict[str, Any]:
     relation = at_most(load_relation(cell["relation"]))
     templates = load_prompts(PROMPTS[cell["prompts"]], relation=relation)
     mixture = Mixture(lm, templates, MixtureSpec(answers="one-token"))
-    result = train(mixture, relation, TrainingSpec.model_validate({"recipe": recipe, "threads": 1, **RECIPES[recipe]}))
+    result = train(
+        mixture,
+        relation,
+        TrainingSpec.model_validate({"recipe": recipe, "threads": 1, "fit_weights": False, **RECIPES[recipe]}),
+    )
     tested = evaluate_split(mixture, relation)
     right = 100 * statistics.mean(outcome.rank <= 1 for outcome in tested.outcomes)
     scores = {"test_P@1": right, "test_log_loss": tested.log_loss, "facts": len(tested.outcomes)}

@@ -67,7 +67,7 @@ def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:
     """Follow one run at a constant step size, and score its states and their means along the way."""
     relation, mixture = new_mixture(lm, relation_name, kind)
     limit, between, batch = KINDS[kind]
-    spec = TrainingSpec(threads=1, beta1=0.9)
+    spec = TrainingSpec(threads=1, beta1=0.9, fit_weights=False)
     facts = mixture.encode_relation(relation)
     mixture.answer_kind = facts.kind
     choose_tuned(mixture, spec)
@@ -108,7 +108,9 @@ def whole_run(lm: Any, name: str, relation_name: str, kind: str, recipe: Any) ->
     """Do a run without a budget, as `askwell train` does it, and score on test the state that it keeps."""
     relation, mixture = new_mixture(lm, relation_name, kind)
     beta1 = 0.9 if recipe == "cycle" else None  # as it was when the cycle was the default
-    result = train(mixture, relation, TrainingSpec(recipe=recipe, beta1=beta1, threads=1), progress=False)
+    result = train(
+        mixture, relation, TrainingSpec(recipe=recipe, beta1=beta1, fit_weights=False, threads=1), progress=False
+    )
     tested = evaluate(mixture, relation, progress=False)
     sizes = {"prompts": len(mixture.prompts), "pairs": result.pairs, "scores": len(result.history)}
     scores = {"P@1": tested.micro["P@1"], "log_loss": tested.log_loss}

@@ -65,7 +65,7 @@ def ask_relation(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
     relation = testbed_relation(name)
     mixture = Mixture(lm, testbed_prompts(kind, name), spec, relation=relation)
     if is_tuned:
-        train(mixture, relation, threads=1, progress=False)
+        train(mixture, relation, threads=1, fit_weights=False, tune_lengths=False, progress=False)
     else:
         mixture.configure_answers(relation)
     return asked(mixture, relation, name)

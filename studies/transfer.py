@@ -127,7 +127,7 @@ def learned(start: Start) -> tuple[Mixture, float]:
     name = start.relation if start.relation.startswith(start.by.partition(":")[0] + ":") else LIKE[start.relation]
     began, relation = time.process_time(), testbed_relation(name)
     mixture = untuned(lm_named(start.by), start, relation)
-    train(mixture, relation, tune_vectors=start.kind == "prompt", progress=False)
+    train(mixture, relation, tune_vectors=start.kind == "prompt", fit_weights=False, progress=False)
     return mixture, time.process_time() - began
 
 
@@ -138,7 +138,7 @@ def measure(start: Start, budget: int) -> None:
         source, its_seconds = learned(Start(start.seed, start.kind, start.by, start.by, start.relation))
     began = time.process_time()
     mixture = untuned(lm, start, relation) if start.by == WORDS else source.transfer(lm, relation)
-    spec = TrainingSpec(recipe="cycle", pairs=budget or None, tune_vectors=start.kind == "prompt")
+    spec = TrainingSpec(recipe="cycle", pairs=budget or None, tune_vectors=start.kind == "prompt", fit_weights=False)
     pairs = train(mixture, relation, spec, progress=False).pairs if budget else 0
     outcomes = sorted(evaluate_split(mixture, relation).outcomes, key=lambda o: (o.x, o.y))
     line: dict[str, Any] = {**vars(start), "budget": budget, "pairs": pairs}

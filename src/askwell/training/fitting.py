@@ -37,7 +37,8 @@ def fits_weights(answers: Answers, spec: TrainingSpec) -> bool:
     """Tell whether weights are fitted before the prompts are tuned."""
     tuned = any(parameter.requires_grad for parameter in answers.prompts.weighting.parameters())
     several = len(answers.prompts.prompts) > 1
-    return spec.fit_weights and spec.recipe != "paper" and tuned and several and answers.can_read_once
+    asked_for = spec.fit_weights and spec.recipe != "paper" and spec.anneal == 1  # annealed copies are to begin together
+    return asked_for and tuned and several and answers.can_read_once
 
 
 def fit_weights(answers: Answers, encoded: EncodedFacts) -> float:
