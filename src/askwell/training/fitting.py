@@ -37,8 +37,8 @@ def fits_weights(answers: Answers, spec: TrainingSpec) -> bool:
     """Tell whether weights are fitted before the prompts are tuned."""
     tuned = any(parameter.requires_grad for parameter in answers.prompts.weighting.parameters())
     several = len(answers.prompts.prompts) > 1
-    asked_for = spec.fit_weights and spec.recipe != "paper" and spec.anneal == 1  # annealed copies are to begin together
-    return asked_for and tuned and several and answers.can_read_once
+    may_be = spec.recipe != "paper" and spec.anneal == 1  # copies that are annealed are to begin together
+    return spec.fit_weights and may_be and tuned and several and answers.can_read_once
 
 
 def fit_weights(answers: Answers, encoded: EncodedFacts) -> float:
