@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from askwell.cli import options
 from askwell.cli.terminal import bar, note, print_json, show_document
 from askwell.errors import BadOption, Failure
-from askwell.files import need_writable_folder, to_json, write_whole
+from askwell.files import need_writable_folder, to_json
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 
@@ -59,6 +59,7 @@ def diff(
     from askwell.evaluation.verdicts import exceeded, parse_condition
     from askwell.lms.machine import set_threads
     from askwell.runs.diff import diff as compare_lms
+    from askwell.runs.diff import save_diff
     from askwell.runs.run import Asking, RunProgress
     from askwell.training.history import TrainingProgress
     from askwell.views.diffed import diff_document, write_diff
@@ -94,12 +95,11 @@ def diff(
             after_pruned=after_pruned,
             mixture=mixture,
             training=training,
+            data=data,
             loading=asdict(loading),
             progress=follow,
         )
-    from json import dumps
-
-    write_whole(out / "diff.json", dumps(to_json(found), ensure_ascii=False, indent=1) + "\n")
+    save_diff(found, out)
     write_diff(found, out)
     if json:
         print_json(to_json(found))
