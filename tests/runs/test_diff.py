@@ -138,7 +138,7 @@ def test_nothing_of_the_forget_set_reaches_a_run(lm: FrozenLM, capitals: Relatio
 def test_what_cannot_be_compared_is_refused_in_a_sentence(lm: FrozenLM, capitals: Relation, tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="name a second LM"):
         compared(lm, None, capitals, tmp_path)
-    with pytest.raises(BadOption, match=r"share 1 facts .*leave them out of one"):
+    with pytest.raises(BadOption, match=r"share 1 fact .*leave them out of one"):
         compared(lm, lm, capitals, tmp_path, forget=Relation.of("f", (), (), capitals.train[:1]))
     with pytest.raises(BadOption, match="named twice"):
         compared(lm, lm, [capitals, capitals], tmp_path)

@@ -45,6 +45,7 @@ def diff(
         after: The LM to compare it with; leave it out with --after-bits or --after-pruned.
         facts: The relation to ask about. Can be repeated.
         forget: An audit: the facts that AFTER should not know. Nothing of them is shown to prompts or their weights.
+            A single file is not split.
         retain: With --forget: the facts that prompts are tuned on.
         after_bits: Round AFTER's weights to 8, 4, 3 or 2 bits, in groups of 32 of a row.
         after_pruned: Set this fraction of each of AFTER's matrices to 0, the smallest weights first.
@@ -55,7 +56,7 @@ def diff(
         raise BadOption("an audit has --forget and --retain, and no --facts")
     if forget is None and not facts:
         raise BadOption("diff needs --facts, or --forget and --retain")
-    from askwell.data.names import load_prompts, load_relation
+    from askwell.data.names import load_prompts, load_relation, load_test_facts
     from askwell.evaluation.verdicts import exceeded, parse_condition
     from askwell.lms.machine import set_threads
     from askwell.runs.diff import diff as compare_lms
@@ -90,7 +91,7 @@ def diff(
             relations,
             prompts,
             folder=out,
-            forget=None if forget is None else load_relation(forget, **read),
+            forget=None if forget is None else load_test_facts(forget, reading.x, reading.y, data=data),
             after_bits=after_bits,
             after_pruned=after_pruned,
             mixture=mixture,

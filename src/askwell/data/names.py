@@ -142,6 +142,18 @@ def load_relation(
     return relation if name is None else replace(relation, name=name)
 
 
+def load_test_facts(
+    source: Any, x: str | None = None, y: str | None = None, *, data: Path | str | None = None
+) -> Relation:
+    """Return facts that are only asked about: all of a single file is test; anything else is as `load_relation` reads
+    it."""
+    if isinstance(source, str | Path) and not str(source).startswith(PREFIXES):
+        path = find(str(source), "facts", data_folder(None if data is None else Path(data)))
+        if path.is_file():
+            return Relation.of(_last_part(path), (), (), parse_facts(path, Columns(x, y)))
+    return load_relation(source, x, y, data=data)
+
+
 def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
     if str(source).startswith(PREFIXES):
         if split is not None:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from askwell.answers.encode import needs_any_length
 from askwell.calls import checked
 from askwell.data.facts import Relation
-from askwell.data.names import cardinalities, load_prompts, load_relation
+from askwell.data.names import cardinalities, load_prompts, load_relation, load_test_facts
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIXES, forgotten_facts, prefix_and_name, withheld_facts
 from askwell.errors import AskwellError, BadOption, NothingLeft, UsageError, first_few
@@ -38,6 +38,7 @@ from askwell.runs.run import RunProgress, run
 from askwell.runs.store import Store, new_or_open_store, unfinished_run
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
+from askwell.views.printable import counted
 
 SAVED = "diff.json"
 """The file of a diff, in the folder of its runs."""
@@ -113,7 +114,7 @@ def diff(
     if twice:
         raise BadOption(f"{twice[0]} is named twice: name each relation once")
     if forget is not None:
-        forget = forget if isinstance(forget, Relation) else load_relation(forget, data=data)
+        forget = forget if isinstance(forget, Relation) else load_test_facts(forget, data=data)
         relations = [_retain_alone(relations, forget)]
     templates = [_prompts_of(one, prompts, data) for one in relations]
     kinds = cardinalities([one.name for one in relations], None if data is None else Path(data))
@@ -149,8 +150,8 @@ def _retain_alone(relations: Sequence[Relation], forget: Relation) -> Relation:
     both = sorted(f"{fact.x} → {fact.y}" for facts in forget.splits.values() for fact in {*facts} & kept)
     if both:
         raise BadOption(
-            f"`forget` and `retain` share {len(both)} facts ({first_few(both)}): prompts would be tuned on facts that "
-            "they are to find; leave them out of one of the two",
+            f"`forget` and `retain` share {counted(len(both), 'fact')} ({first_few(both)}): prompts would be tuned on "
+            "facts that they are to find; leave them out of one of the two",
             forget="--forget",
             retain="--retain",
         )
