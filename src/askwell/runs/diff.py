@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -57,6 +57,7 @@ class Diff:
     runs: tuple[str, ...]
     """The ids of the runs, in the folder runs of the store."""
     notes: tuple[str, ...] = ()
+    version: Literal[1] = 1
 
 
 def save_diff(found: Diff, folder: Path) -> None:
