@@ -132,7 +132,7 @@ def _blocks(verdicts: Verdicts, name: str) -> list[Block]:
     def became(row: str, column: str) -> str:
         return verdict_of(state_of[row], state_of[column])
 
-    flow = flow_chart(flows, became, _ROLES, left=verdicts.before, right=verdicts.after)
+    flow = flow_chart(flows, became, _ROLES, left=f"before: {verdicts.before}", right=f"after: {verdicts.after}")
     caption = (
         "Each fact goes from how it was found before to how it is found after. By hand: by hard prompts. Tuned prompts "
         "only: by prompts that were tuned on that LM with other facts."
@@ -156,17 +156,19 @@ def _share_table(verdicts: Verdicts) -> Table:
     rows, never = [], verdicts.never_told
     for verdict in VERDICTS:
         share = verdicts.verdicts[verdict]
-        aside = NONE if never is None else f"{never[verdict]} of {sum(never.values())}"
         percent = f"{100 * share.count / share.of:.1f}" if share.of else NONE
         interval = f"{100 * share.low:.1f} to {100 * share.high:.1f}" if share.of else NONE
         guessed = NONE if share.guessed is None else f"{100 * share.guessed:.1f}"
-        rows.append((verdict, _MEANS[verdict], f"{share.count} of {share.of}", percent, interval, guessed, aside))
-    numbers = ("facts", "%", f"{100 * verdicts.confidence:.0f} % interval", "by chance, %", "never told")
+        aside = [] if never is None else [f"{never[verdict]} of {sum(never.values())}"]
+        rows.append((verdict, _MEANS[verdict], f"{share.count} of {share.of}", percent, interval, guessed, *aside))
+    numbers = ["facts", "%", f"{100 * verdicts.confidence:.0f} % interval", "by chance, %"]
     caption = (
         "Kept, hidden and gone are of the facts that were known before, new and unknown of the others. By chance: the "
         "same, if every right answer were replaced by a wrong one of the same relation, in % of all facts."
     )
-    caption += "" if never is None else " Never told: facts that neither LM was ever told; they count nowhere else."
+    if never is not None:
+        numbers.append("never told")
+        caption += " Never told: facts that neither LM was ever told; they count nowhere else."
     return table(("verdict", "the fact is", *numbers), rows, numbers=numbers, caption=caption)
 
 

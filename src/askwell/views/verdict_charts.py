@@ -16,8 +16,8 @@ _WIDTH, _HEIGHT = 640, 360
 _GAP, _BAR = 0.05, 0.02
 _BAND = 0.55
 """How opaque a band is."""
-_LONGEST = 34
-"""The longest name of an LM above a column of states."""
+_LONGEST, _MARGIN = 38, 170
+"""The longest name of an LM above a column of states, in letters; the room beside the columns, in pixels."""
 Roles = Mapping[str, str]
 """By what became of a fact: the role in the palette that is its colour."""
 
@@ -31,7 +31,7 @@ def flow_chart(
     states = list(flows)
     total = max(1, sum(count for row in flows.values() for count in row.values()))
     figure = new_figure(_WIDTH, _HEIGHT)
-    axes = place(figure, left=170, top=34, right=170, bottom=44)
+    axes = place(figure, left=_MARGIN, top=34, right=_MARGIN, bottom=44)
     axes.set_xlim(0, 1)
     axes.set_ylim(1 + _GAP * (len(states) - 1), 0)
     axes.set_axis_off()
@@ -48,7 +48,8 @@ def flow_chart(
             if width:
                 axes.add_patch(_band(start, reached[number], width, light(roles[became(row, column)])))
             start, reached[number] = start + width, reached[number] + width
-    for text, at, side in ((left, 0.0, "left"), (right, 1.0, "right")):
+    beside = _MARGIN / (_WIDTH - 2 * _MARGIN)  # names begin and end at the edges, so that long ones do not meet
+    for text, at, side in ((left, -beside, "left"), (right, 1.0 + beside, "right")):
         axes.text(at, -0.05, shortened(text, _LONGEST), ha=side, va="bottom", fontsize=12, color=light("ink"))
     found = {became(row, column) for row in states for column in states if flows[row][column]}
     _legend(figure, {name: role for name, role in roles.items() if name in found})
