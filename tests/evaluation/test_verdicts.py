@@ -88,6 +88,12 @@ def test_no_more_facts_are_hidden_than_there_are() -> None:
     assert 4 <= found.low < 16
 
 
+def test_a_few_facts_that_are_all_alike_are_not_certain() -> None:
+    found = judged(["by hand"] * 4, ["tuned only"] * 4).hidden
+    assert (found.hidden, found.guesses, found.high) == (4, 0.0, 4.0)
+    assert found.low == pytest.approx(4 * stats.beta.ppf(0.025, 4, 1))  # Clopper-Pearson for 4 of 4: 40 %
+
+
 def test_an_lm_against_itself_changes_nothing() -> None:
     states = ["by hand", "tuned only", "not"] * 3
     found = judged(states, states)

@@ -87,7 +87,9 @@ class Share:
 class BeyondGuessing:
     """Hidden facts, and how many of them guessing does not explain, with a bootstrap interval over ys.
 
-    The interval lies between none and all hidden facts, which is all that their number can be."""
+    The interval lies between none and all hidden facts, which is all that their number can be. Its lower end is at most
+    that of the exact interval of the share of hidden facts, since a bootstrap over a few facts that are all alike has
+    no width."""
 
     hidden: int
     at_risk: int
@@ -304,13 +306,14 @@ def _beyond_guessing(
             draws = times @ (counts - expected)
         low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
     most, expected_total = float(hidden.sum()), float(guesses.sum())
+    exact = _share(int(most), len(at_risk), confidence, None).low * len(at_risk) - expected_total
     return BeyondGuessing(
         hidden=int(most),
         at_risk=len(at_risk),
         guesses=expected_total,
         control=name,
         beyond=min(max(most - expected_total, 0.0), most),
-        low=min(max(low, 0.0), most),
+        low=min(max(min(low, exact), 0.0), most),
         high=min(max(high, 0.0), most),
     )
 
