@@ -2,13 +2,14 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
+from builders.verdicts import asked, outcome
 from scipy import stats
 
 from askwell.errors import BadOption, UsageError
-from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.verdicts import STATES, AskedLM, Verdicts, exceeded, judge, roc_area, verdict_of
 
 # Rows: before; columns: after. In the order by hand, tuned only, not.
@@ -17,18 +18,6 @@ BY_HAND = {
     "tuned only": ("kept", "kept", "gone"),
     "not": ("new", "new", "unknown"),
 }
-
-
-def outcome(x: str, y: str, answer: str, log_probability: float = -1.0, relation: str = "r") -> Outcome:
-    rank = 1.0 if answer == y else 2.0
-    return Outcome(relation, x, y, (y,), rank, rank, log_probability, (answer,), (0.5,))
-
-
-def asked(name: str, states: list[str], ys: list[str] | None = None) -> AskedLM:
-    ys = ys or [f"y{number}" for number in range(len(states))]
-    hand = [outcome(f"x{n}", ys[n], ys[n] if state == "by hand" else "?") for n, state in enumerate(states)]
-    tuned = [outcome(f"x{n}", ys[n], ys[n] if state == "tuned only" else "?") for n, state in enumerate(states)]
-    return AskedLM(name, hand, tuned)
 
 
 def judged(before: list[str], after: list[str], **options: object) -> Verdicts:
@@ -57,7 +46,52 @@ def test_a_table_made_by_hand() -> None:
     assert (found.hidden.hidden, found.hidden.at_risk) == (3, 5)
     assert (found.by_hand.wins, found.by_hand.losses) == (3, 5)
     assert [one.verdict for one in found.changed] == [*["hidden"] * 3, *["gone"] * 3, "new", *["kept"] * 2]
+    assert Counter(one.right for one in found.changed) == {
+        (True, False, False, True): 3,
+        (True, False, False, False): 2,
+        (False, True, False, False): 1,
+        (False, False, True, False): 1,
+        (False, True, True, False): 2,
+    }
     assert found.parts["words of y"] == {"1": {"kept": 7, "hidden": 3, "gone": 3, "new": 1, "unknown": 4}}
+
+
+def test_facts_are_counted_in_parts_where_these_are_known() -> None:
+    before = asked("B", ["by hand"] * 4, ["Oslo", "New York", "Rio de Janeiro", "Oslo"])
+    hand = [outcome(f"x{n}", one.y, one.y if n == 0 else "?") for n, one in enumerate(before.by_hand)]
+    tuned = [outcome(f"x{n}", one.y, one.y if n == 1 else "?") for n, one in enumerate(before.by_hand)]
+    frequency = {("r", "Oslo"): 12, ("r", "New York"): 9}
+    forgotten = {("r", "x1", "New York"), ("r", "x3", "Oslo")}
+    after = AskedLM("A", hand, tuned)
+    found = judge(before, after, frequency=frequency, kinds={"r": "N-1"}, forgotten=forgotten)
+    counted = {
+        what: {name: {verdict: n for verdict, n in of.items() if n} for name, of in parts.items()}
+        for what, parts in found.parts.items()
+    }
+    assert counted == {
+        "relation": {"r": {"kept": 1, "hidden": 1, "gone": 2}},
+        "kind of relation": {"N-1": {"kept": 1, "hidden": 1, "gone": 2}},
+        "words of y": {"1": {"kept": 1, "gone": 1}, "2": {"hidden": 1}, "3": {"gone": 1}},
+        "frequency of y": {"0": {"gone": 1}, "1 to 9": {"hidden": 1}, "10 to 99": {"kept": 1, "gone": 1}},
+        "made to forget": {"no": {"kept": 1, "gone": 1}, "yes": {"hidden": 1, "gone": 1}},
+    }
+    assert {*judge(before, after).parts} == {"relation", "words of y"}
+
+
+def test_no_more_facts_are_hidden_than_there_are() -> None:
+    ys = ["Rome"] * 12 + ["Oslo", "Lima", "Bern", "Kiev"]
+    before = asked("B", ["by hand"] * 16, ys)
+    hand = [outcome(f"x{n}", y, "?") for n, y in enumerate(ys)]
+    found = judge(before, AskedLM("A", hand, [outcome(f"x{n}", y, y) for n, y in enumerate(ys)])).hidden
+    # In some draws of ys Rome comes twice, with 24 hidden facts; of those that were asked, no more than 16 are.
+    assert (found.hidden, found.beyond, found.high) == (16, 16.0, 16.0)
+    assert 4 <= found.low < 16
+
+
+def test_a_few_facts_that_are_all_alike_are_not_certain() -> None:
+    found = judged(["by hand"] * 4, ["tuned only"] * 4).hidden
+    assert (found.hidden, found.guesses, found.high) == (4, 0.0, 4.0)
+    assert found.low == pytest.approx(4 * stats.beta.ppf(0.025, 4, 1))  # Clopper-Pearson for 4 of 4: 40 %
 
 
 def test_an_lm_against_itself_changes_nothing() -> None:
@@ -119,6 +153,15 @@ def test_the_roc_area_of_a_scale_that_tells_all_apart() -> None:
     found = judge(asked("B", ["by hand"] * 8), AskedLM("A", hand, tuned), forgotten=keys[:4], never_told=keys[4:])
     areas = {area.by: area.area for area in found.roc}
     assert areas == {"log-probability, hard prompts": 0.5, "log-probability, tuned prompts": 1.0}
+    # A control that cannot give x0's y leaves that fact out of the third score, and of nothing else.
+    prior = [outcome(x, y, "?", -math.inf if n == 0 else -0.5 * n) for n, (x, y) in enumerate(facts)]
+    found = judge(
+        asked("B", ["by hand"] * 8), AskedLM("A", hand, tuned), forgotten=keys[:4], never_told=keys[4:], prior=prior
+    )
+    # -0.5, 0, 0.5 above -1, -0.5, 0, 0.5: 1.5, 2.5 and 3.5 of 4.
+    assert [(area.forgotten, area.never_told, area.area) for area in found.roc] == [
+        (4, 4, 0.5), (4, 4, 1.0), (3, 4, pytest.approx(7.5 / 12)),
+    ]  # fmt: skip
 
 
 def test_conditions_are_about_the_bound_of_the_interval() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from builders.servers import Served, served
+from builders.verdicts import judged, keep_diff
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from askwell.data import testbed
@@ -265,6 +266,32 @@ def test_runs_are_filtered_sorted_compared_and_kept(seen, made_runs):
     assert "Can I believe this?" in kept
     assert not re.search(r"""(?:src|href)=["'](?!#|data:)""", kept)  # nothing but the file itself
     assert "<script" not in kept
+
+
+def test_diffs_are_listed_and_shown(seen, at):
+    page = seen.open("/diffs")
+    expect(page.locator(".commands")).to_contain_text("askwell diff testbed:causal testbed:causal-unlearned")
+    folder = at.service.catalogue.path
+    keep_diff(folder / "four bits", judged())
+    (folder / "broken").mkdir()
+    (folder / "broken" / "diff.json").write_text("{")
+    try:
+        page = seen.open("/diffs")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page.locator("main")).to_contain_text("broken cannot be read")
+        seen.check("diffs")
+        page.get_by_role("link", name="four bits").click()
+        expect(page.locator(".lead")).to_have_text(
+            "Of 10 facts that BERT knew, BERT (4 bits) keeps 5 by hand; 3 more are only hidden, since tuned prompts "
+            "still find them: 3 (1 to 3) beyond guessing; 2 are gone."
+        )
+        expect(page.locator("figure img")).to_have_count(2)
+        expect(page.get_by_text("Hidden: found by hand before, only by tuned prompts after (3)")).to_be_visible()
+        seen.check("diff")
+        assert httpx.get(f"{seen.address}/diffs/nowhere").status_code == 404
+    finally:
+        shutil.rmtree(folder / "four bits")
+        shutil.rmtree(folder / "broken")
 
 
 def test_how_far_a_run_can_be_trusted_is_told_and_drawn(seen):

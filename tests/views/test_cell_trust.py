@@ -7,6 +7,7 @@ from builders.outcomes import outcome
 from builders.stores import A, B, keep, new_store
 
 from askwell.data.facts import Fact
+from askwell.data.names import cardinalities
 from askwell.data.testbed import relations, told_facts, withheld_facts
 from askwell.evaluation.confidence import Calibration, RiskCoverage
 from askwell.evaluation.knowledge import ControlFigures
@@ -17,7 +18,7 @@ from askwell.views.study import report_latex, report_markdown, report_page, stud
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
-from askwell.views.trust_figures import cardinalities, control_runs, known_parts, trust_in
+from askwell.views.trust_figures import control_runs, known_parts, trust_in
 from askwell.views.trust_section import parts_table, trust_sentences, trust_table
 
 

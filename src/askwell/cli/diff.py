@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from askwell.cli import options
 from askwell.cli.terminal import bar, note, print_json, show_document
 from askwell.errors import BadOption, Failure
-from askwell.files import need_writable_folder, to_json, write_whole
+from askwell.files import need_writable_folder, to_json
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 
@@ -45,6 +45,7 @@ def diff(
         after: The LM to compare it with; leave it out with --after-bits or --after-pruned.
         facts: The relation to ask about. Can be repeated.
         forget: An audit: the facts that AFTER should not know. Nothing of them is shown to prompts or their weights.
+            A single file is not split.
         retain: With --forget: the facts that prompts are tuned on.
         after_bits: Round AFTER's weights to 8, 4, 3 or 2 bits, in groups of 32 of a row.
         after_pruned: Set this fraction of each of AFTER's matrices to 0, the smallest weights first.
@@ -55,10 +56,11 @@ def diff(
         raise BadOption("an audit has --forget and --retain, and no --facts")
     if forget is None and not facts:
         raise BadOption("diff needs --facts, or --forget and --retain")
-    from askwell.data.names import load_prompts, load_relation
+    from askwell.data.names import load_prompts, load_relation, load_test_facts
     from askwell.evaluation.verdicts import exceeded, parse_condition
     from askwell.lms.machine import set_threads
     from askwell.runs.diff import diff as compare_lms
+    from askwell.runs.diff import save_diff
     from askwell.runs.run import Asking, RunProgress
     from askwell.training.history import TrainingProgress
     from askwell.views.diffed import diff_document, write_diff
@@ -89,17 +91,16 @@ def diff(
             relations,
             prompts,
             folder=out,
-            forget=None if forget is None else load_relation(forget, **read),
+            forget=None if forget is None else load_test_facts(forget, reading.x, reading.y, data=data),
             after_bits=after_bits,
             after_pruned=after_pruned,
             mixture=mixture,
             training=training,
+            data=data,
             loading=asdict(loading),
             progress=follow,
         )
-    from json import dumps
-
-    write_whole(out / "diff.json", dumps(to_json(found), ensure_ascii=False, indent=1) + "\n")
+    save_diff(found, out)
     write_diff(found, out)
     if json:
         print_json(to_json(found))

@@ -18,8 +18,8 @@ NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
 LM = Annotated[
     str | None,
     Parameter(
-        help="The frozen LM: testbed:bert, smollm2, a hub name such as bert-base-cased, a checkpoint folder, or a "
-        ".gguf file. `askwell lm list` lists those on this machine."
+        help="The frozen LM: testbed:bert, smollm2, a hub name such as bert-base-cased, a checkpoint folder, "
+        "a folder with a LoRA adapter (PEFT), or a .gguf file. `askwell lm list` lists those on this machine."
     ),
 ]
 Revision = Annotated[str | None, Parameter(help="Branch, tag or commit of an LM on the hub.")]

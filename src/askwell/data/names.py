@@ -2,9 +2,11 @@
 and where the data folder is."""
 
 import difflib
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -13,11 +15,20 @@ from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
 from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, relation_in_memory, text_of
 from askwell.data.split import SplitRule, rule_with, split_relation
 from askwell.data.templates import Template, parse_template, read_templates
-from askwell.data.testbed import PREFIXES, prefix_and_name, relation_names, testbed_prompts, testbed_relation
+from askwell.data.testbed import (
+    PREFIXES,
+    prefix_and_name,
+    relation_names,
+    relations,
+    testbed_prompts,
+    testbed_relation,
+)
 from askwell.errors import BadFile, BadOption, NoPrompts, UsageError, first_few
 from askwell.files import cache_folder
 
 VARIABLE = "ASKWELL_DATA"
+_LAMA = Path("meta/lama_relations.jsonl")
+"""LAMA's list of relations, in the data folder."""
 
 SourceKind = Literal["facts", "prompts"]
 
@@ -128,6 +139,18 @@ def load_relation(
         return relation_in_memory(source, columns, split=rule, seed=seed, name=name or "facts")
     relation = _named_relation(source, columns, None if data is None else Path(data), rule, seed)
     return relation if name is None else replace(relation, name=name)
+
+
+def load_test_facts(
+    source: Any, x: str | None = None, y: str | None = None, *, data: Path | str | None = None
+) -> Relation:
+    """Return facts that are only asked about: all of a single file is test; anything else is as `load_relation` reads
+    it."""
+    if isinstance(source, str | Path) and not str(source).startswith(PREFIXES):
+        path = find(str(source), "facts", data_folder(None if data is None else Path(data)))
+        if path.is_file():
+            return Relation.of(_last_part(path), (), (), parse_facts(path, Columns(x, y)))
+    return load_relation(source, x, y, data=data)
 
 
 def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
@@ -262,7 +285,7 @@ def relation_label(name: str, data: Path | None = None) -> str:
     """Return a relation's label: LAMA's ("place of birth") if the data folder has it, otherwise its name in words."""
     short = PurePath(prefix_and_name(name)[1]).name
     folder = data_folder(data)
-    path = None if folder is None else folder / "meta" / "lama_relations.jsonl"
+    path = None if folder is None else folder / _LAMA
     if path is not None and path.is_file():
         for number, record in read_records(path):
             if record.get("relation") == short and "label" in record:
@@ -290,3 +313,18 @@ def _testbed_prompts(source: str, relation: str) -> list[Template]:
         f"{prefix}{kind}/{relation_names(prefix)[0]}",
         relation="--facts",
     )
+
+
+def cardinalities(names: Iterable[str], data: Path | None = None) -> dict[str, str]:
+    """Return 1-1, N-1 or N-M for relations of the testbeds, and of T-REx if the data folder has LAMA's list of them."""
+    of_testbed = {prefix + one.name: one.cardinality for prefix in PREFIXES for one in relations(prefix)}
+    folder = data_folder(data)
+    of_lama = _lama_kinds(folder / _LAMA) if folder is not None and (folder / _LAMA).is_file() else {}
+    found = {name: of_testbed.get(name) or of_lama.get(name.rpartition("/")[2]) for name in names}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+@cache
+def _lama_kinds(path: Path) -> dict[str, str]:
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {record["relation"]: record["type"] for record in records if "type" in record}

@@ -124,6 +124,11 @@ def bootstrap_interval(
     return low - others * (largest + low), high + others * (largest - high)
 
 
+def p_text(p: float) -> str:
+    """Return a p-value as it is shown."""
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1g}"
+
+
 def interval_text(low: float | None, high: float | None, write: Callable[[float], str]) -> str:
     """Return an interval as it is shown; a dash for none."""
     return "–" if low is None or high is None else f"{write(low)} to {write(high)}"

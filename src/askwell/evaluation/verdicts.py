@@ -24,6 +24,9 @@ STATES: tuple[State, ...] = get_args(State)
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FactKey = tuple[str, str, str]
 """Relation, x and y."""
+BEYOND_CONTROL = "tuned prompts beyond the best control"
+"""The score by which removed facts are told from facts that were never told; those whose y the control cannot give at
+all have none."""
 
 _RESAMPLES = 9_999
 _DRAWN, _CONTROL, _NEVER_TOLD = "what it answers elsewhere", "the best control", "facts that were never told"
@@ -60,6 +63,8 @@ class Answered:
     before_answers: tuple[str, str]
     """The best answers of the hard and of the tuned prompts."""
     after_answers: tuple[str, str]
+    right: tuple[bool, bool, bool, bool]
+    """Whether each of the four is right, in this order."""
     carried_over: bool | None
     """Whether the prompts tuned on BEFORE find the fact in AFTER; None if they were not asked."""
     score: float | None
@@ -80,7 +85,11 @@ class Share:
 
 @dataclass(frozen=True)
 class BeyondGuessing:
-    """Hidden facts, and how many of them guessing does not explain, with a bootstrap interval over ys."""
+    """Hidden facts, and how many of them guessing does not explain, with a bootstrap interval over ys.
+
+    The interval lies between none and all hidden facts, which is all that their number can be. Its lower end is at most
+    that of the exact interval of the share of hidden facts, since a bootstrap over a few facts that are all alike has
+    no width."""
 
     hidden: int
     at_risk: int
@@ -126,7 +135,8 @@ class Verdicts:
     """AFTER against BEFORE with hard prompts: paired tests, and flips in both directions."""
     tuned: Comparison
     parts: dict[str, dict[str, dict[Verdict, int]]]
-    """The counts of verdicts by relation, by the number of words of y, and by the frequency of y in train."""
+    """The counts of verdicts by relation and its kind (1-1, N-1, N-M), by the number of words of y, by the frequency of
+    y in train, and by whether AFTER was made to forget the fact; kind and forgetting only where they are known."""
     roc: tuple[RocArea, ...]
     changed: tuple[Answered, ...]
     """Facts that are not kept and not unknown, and those that came into reach; hidden ones first."""
@@ -142,6 +152,7 @@ def judge(
     prior: Sequence[Outcome] = (),
     carried_over: Sequence[Outcome] = (),
     frequency: Mapping[tuple[str, str], int] | None = None,
+    kinds: Mapping[str, str] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Verdicts:
@@ -150,7 +161,7 @@ def judge(
     `never_told` are facts that neither LM can know, and `forgotten` those that AFTER was made to forget, if that is
     known. `control` and `prior` are the outcomes of the controls of AFTER's tuned prompts with the best P@1 and the
     best log-loss on dev, `carried_over` those of BEFORE's tuned prompts asked of AFTER, and `frequency` says how often
-    train has a y, by relation and y.
+    train has a y, by relation and y, and `kinds` of which kind a relation is.
     """
     sides = [_by_fact(side) for side in (before.by_hand, before.tuned, after.by_hand, after.tuned)]
     both = sorted(set.intersection(*({*side} for side in sides)))
@@ -168,12 +179,6 @@ def judge(
     known = counts["kept"] + counts["hidden"] + counts["gone"]
     of = {verdict: len(told) - known if verdict in ("new", "unknown") else known for verdict in VERDICTS}
     guessed = _guessed_shares(kept)
-    parts = {
-        "relation": _parted(told, lambda one: one.relation),
-        "words of y": _parted(told, lambda one: _words(one.y)),
-    }
-    if frequency is not None:
-        parts["frequency of y"] = _parted(told, lambda one: _frequency(frequency.get((one.relation, one.y), 0)))
     rest = {"kept": 3, "hidden": 0, "gone": 1, "new": 2, "unknown": 3}
     return Verdicts(
         before=before.name,
@@ -193,7 +198,7 @@ def judge(
         never_told=None if not aside else _counted(aside),
         by_hand=compare(kept[2], kept[0], seed=seed),
         tuned=compare(kept[3], kept[1], seed=seed),
-        parts=parts,
+        parts=_all_parts(told, frequency, kinds or {}, forgotten),
         roc=_roc(answered, sides, forgotten, never_told, confidence, seed),
         changed=tuple(
             sorted(
@@ -209,7 +214,8 @@ def _by_fact(outcomes: Sequence[Outcome]) -> dict[FactKey, Outcome]:
 
 
 def _answered(key: FactKey, sides: Sequence[Outcome], moved: Outcome | None, prior: Outcome | None) -> Answered:
-    states = [_state(*(side.at_worst().rank <= 1 for side in pair)) for pair in (sides[:2], sides[2:])]
+    right = [side.at_worst().rank <= 1 for side in sides]
+    states = [_state(*right[:2]), _state(*right[2:])]
     best = [side.answers[0] if side.answers else "" for side in sides]
     score = math.inf if prior is None else sides[3].log_probability - prior.log_probability
     return Answered(
@@ -219,6 +225,7 @@ def _answered(key: FactKey, sides: Sequence[Outcome], moved: Outcome | None, pri
         verdict=verdict_of(*states),
         before_answers=(best[0], best[1]),
         after_answers=(best[2], best[3]),
+        right=(right[0], right[1], right[2], right[3]),
         carried_over=None if moved is None else moved.at_worst().rank <= 1,
         score=score if math.isfinite(score) else None,
     )
@@ -298,8 +305,16 @@ def _beyond_guessing(
         else:
             draws = times @ (counts - expected)
         low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
+    most, expected_total = float(hidden.sum()), float(guesses.sum())
+    exact = _share(int(most), len(at_risk), confidence, None).low * len(at_risk) - expected_total
     return BeyondGuessing(
-        int(hidden.sum()), len(at_risk), float(guesses.sum()), name, float(hidden.sum() - guesses.sum()), low, high
+        hidden=int(most),
+        at_risk=len(at_risk),
+        guesses=expected_total,
+        control=name,
+        beyond=min(max(most - expected_total, 0.0), most),
+        low=min(max(min(low, exact), 0.0), most),
+        high=min(max(high, 0.0), most),
     )
 
 
@@ -321,6 +336,27 @@ def _parted(facts: Sequence[Answered], label: Callable[[Answered], str]) -> dict
     return {name: _counted(parts[name]) for name in sorted(parts)}
 
 
+def _all_parts(
+    facts: Sequence[Answered],
+    frequency: Mapping[tuple[str, str], int] | None,
+    kinds: Mapping[str, str],
+    forgotten: Collection[FactKey],
+) -> dict[str, dict[str, dict[Verdict, int]]]:
+    parts = {"relation": _parted(facts, lambda one: one.relation)}
+    if any(one.relation in kinds for one in facts):
+        parts["kind of relation"] = _parted(facts, lambda one: kinds.get(one.relation, "not known"))
+    parts["words of y"] = _parted(facts, lambda one: _words(one.y))
+    if frequency is not None:
+        parts["frequency of y"] = _parted(facts, lambda one: _frequency(frequency.get((one.relation, one.y), 0)))
+    if forgotten:
+        parts["made to forget"] = _parted(facts, lambda one: _yes((one.relation, one.x, one.y) in forgotten))
+    return parts
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
 def _words(text: str) -> str:
     return str(min(len(text.split()), 4)).replace("4", "4 or more")
 
@@ -340,11 +376,10 @@ def _roc(
     """Return the areas between forgotten and never-told facts, by hard prompts' and by tuned prompts' scores."""
     scores = {"log-probability, hard prompts": {key: sides[2][key].log_probability for key in answered}}
     scores["log-probability, tuned prompts"] = {key: sides[3][key].log_probability for key in answered}
-    if all(one.score is not None for one in answered.values()):
-        scores["tuned prompts beyond the best control"] = {key: one.score or 0.0 for key, one in answered.items()}
+    scores[BEYOND_CONTROL] = {key: one.score for key, one in answered.items() if one.score is not None}
     found = []
     for name, of_fact in scores.items():
-        removed, unseen = ([of_fact[key] for key in answered if key in keys] for keys in (forgotten, never_told))
+        removed, unseen = ([of_fact[key] for key in of_fact if key in keys] for keys in (forgotten, never_told))
         if removed and unseen:
             area = roc_area(removed, unseen)
             random = np.random.default_rng(seed)

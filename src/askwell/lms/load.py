@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.calls import checked
 from askwell.errors import BadOption
+from askwell.lms.adapters import is_adapter, load_adapter
 from askwell.lms.checkpoints import built_in_folder, load_checkpoint_files, named_tokenizer, public_name
 from askwell.lms.families import family_of
 from askwell.lms.frozen import FrozenLM
@@ -32,8 +33,8 @@ def load_lm(
     device_map: str | dict[str, Any] | None = None,
     compiled: bool = False,
 ) -> FrozenLM:
-    """Return the frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the
-    hub.
+    """Return the frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a folder with a LoRA adapter of
+    PEFT's, which is merged, a .gguf file, or a name on the hub.
 
     It can also be a transformers model in memory, with its `tokenizer`; that model is frozen, put into evaluation mode
     and, if a `device` or `dtype` is given, moved. Otherwise `tokenizer` names one that is not beside the weights: a
@@ -67,7 +68,11 @@ def load_lm(
     chosen_dtype = choose_dtype(dtype, chosen_device)
     apart = None if tokenizer is None else named_tokenizer(tokenizer)
     started = time.time()
-    model, used, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision, apart, device_map)
+    stored = str(built_in_folder(str(name)) or name)
+    if is_adapter(stored):
+        (model, used), folder = load_adapter(stored, apart, device_map), None
+    else:
+        model, used, folder = load_checkpoint_files(stored, revision, apart, device_map)
     key = None if apart is not None or folder is None else key_of_files(public_name(name), folder, started)
     known = None if key is None else recall("identified", key)
     if known is not None:

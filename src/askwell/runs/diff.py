@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from askwell.answers.encode import needs_any_length
 from askwell.calls import checked
 from askwell.data.facts import Relation
-from askwell.data.names import load_prompts, load_relation
+from askwell.data.names import cardinalities, load_prompts, load_relation, load_test_facts
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIXES, forgotten_facts, prefix_and_name, withheld_facts
 from askwell.errors import AskwellError, BadOption, NothingLeft, UsageError, first_few
@@ -24,6 +27,7 @@ from askwell.evaluation.knowledge import best_control
 from askwell.evaluation.metrics import LOG_LOSS
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.verdicts import AskedLM, FactKey, Verdicts, judge
+from askwell.files import read_saved, to_json, write_whole
 from askwell.lms.changed import changed_lm
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
@@ -34,6 +38,10 @@ from askwell.runs.run import RunProgress, run
 from askwell.runs.store import Store, new_or_open_store, unfinished_run
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
+from askwell.views.printable import counted
+
+SAVED = "diff.json"
+"""The file of a diff, in the folder of its runs."""
 
 Prompts = str | Path | Template | Sequence[str | Path | Template] | None
 
@@ -49,6 +57,24 @@ class Diff:
     runs: tuple[str, ...]
     """The ids of the runs, in the folder runs of the store."""
     notes: tuple[str, ...] = ()
+    version: Literal[1] = 1
+
+
+def save_diff(found: Diff, folder: Path) -> None:
+    """Write a diff into the folder of its runs."""
+    write_whole(folder / SAVED, dumps(to_json(found), ensure_ascii=False, indent=1) + "\n")
+
+
+def read_diff(folder: Path) -> Diff:
+    """Read the diff in a folder."""
+    return read_saved(folder / SAVED, TypeAdapter(Diff).validate_json)
+
+
+def diff_folders(path: Path) -> list[Path]:
+    """List the folders of the diffs at a path, sorted: the folder itself, or those in it."""
+    if (path / SAVED).is_file():
+        return [path]
+    return sorted(folder for folder in path.iterdir() if (folder / SAVED).is_file()) if path.is_dir() else []
 
 
 @checked
@@ -66,15 +92,16 @@ def diff(
     training: TrainingSpec | None = None,
     threads: int | None = None,
     confidence: float = 0.95,
+    data: Path | str | None = None,
     loading: Mapping[str, Any] | None = None,
     progress: Callable[[str, RunProgress], None] | None = None,
 ) -> Diff:
     """Compare two LMs fact by fact, and return what became of each fact.
 
     `relation` is one relation or a list of them, each as `load_relation` returns or reads it; a testbed's has prompts
-    of its own. Without `after`, AFTER is BEFORE with weights rounded to `after_bits` or the fraction `after_pruned` of
-    them set to 0. With `forget`, the facts of that relation are what is judged, and prompts are tuned on `relation`
-    alone.
+    of its own. Names are looked up in `data`, the data folder. Without `after`, AFTER is BEFORE with weights rounded to
+    `after_bits` or the fraction `after_pruned` of them set to 0. With `forget`, the facts of that relation are what is
+    judged, and prompts are tuned on `relation` alone.
     """
     if after is None and after_bits is None and after_pruned is None:
         raise BadOption(
@@ -83,14 +110,15 @@ def diff(
             after_pruned="--after-pruned",
         )
     given = list(relation) if isinstance(relation, list | tuple) else [relation]
-    relations = [one if isinstance(one, Relation) else load_relation(one) for one in given]
+    relations = [one if isinstance(one, Relation) else load_relation(one, data=data) for one in given]
     twice = [name for name, times in Counter(one.name for one in relations).items() if times > 1]
     if twice:
         raise BadOption(f"{twice[0]} is named twice: name each relation once")
     if forget is not None:
-        forget = forget if isinstance(forget, Relation) else load_relation(forget)
+        forget = forget if isinstance(forget, Relation) else load_test_facts(forget, data=data)
         relations = [_retain_alone(relations, forget)]
-    templates = [_prompts_of(one, prompts) for one in relations]
+    templates = [_prompts_of(one, prompts, data) for one in relations]
+    kinds = cardinalities([one.name for one in relations], None if data is None else Path(data))
     first = before if isinstance(before, FrozenLM) else load_lm(before, **(loading or {}))
     second = first if after is None else after if isinstance(after, FrozenLM) else load_lm(after, **(loading or {}))
     second = changed_lm(second, bits=after_bits, pruned=after_pruned)
@@ -107,11 +135,11 @@ def diff(
     parts = [work.ask(one, of_one, forget) for one, of_one in zip(relations, templates, strict=True)]
     with suppress(OSError):  # others have runs under way in it, or nothing had to be run
         store.unfinished.rmdir()
-    judged = _judged(first, second, parts, confidence)
+    judged = _judged(first, second, parts, kinds, confidence)
     retained = None
     if forget is not None:
         retained = judged
-        judged = _judged(first, second, [_of_forget(part) for part in parts], confidence)
+        judged = _judged(first, second, [_of_forget(part) for part in parts], kinds, confidence)
     return Diff(judged, retained, tuple(work.runs), tuple(work.notes))
 
 
@@ -123,20 +151,20 @@ def _retain_alone(relations: Sequence[Relation], forget: Relation) -> Relation:
     both = sorted(f"{fact.x} → {fact.y}" for facts in forget.splits.values() for fact in {*facts} & kept)
     if both:
         raise BadOption(
-            f"`forget` and `retain` share {len(both)} facts ({first_few(both)}): prompts would be tuned on facts that "
-            "they are to find; leave them out of one of the two",
+            f"`forget` and `retain` share {counted(len(both), 'fact')} ({first_few(both)}): prompts would be tuned on "
+            "facts that they are to find; leave them out of one of the two",
             forget="--forget",
             retain="--retain",
         )
     return retain
 
 
-def _prompts_of(relation: Relation, prompts: Prompts) -> list[Template]:
+def _prompts_of(relation: Relation, prompts: Prompts, data: Path | str | None) -> list[Template]:
     if prompts is None:
         if not relation.name.startswith(PREFIXES):
             raise BadOption(f"`prompts`: {relation.name} has none of its own; name some", prompts="--prompts")
         prompts = f"{prefix_and_name(relation.name)[0]}mined"
-    return load_prompts(prompts, relation=relation)
+    return load_prompts(prompts, relation=relation, data=data)
 
 
 @dataclass(frozen=True)
@@ -262,7 +290,9 @@ def _of_forget(part: _Asked) -> _Asked:
     )
 
 
-def _judged(before: FrozenLM, after: FrozenLM, parts: Sequence[_Asked], confidence: float) -> Verdicts:
+def _judged(
+    before: FrozenLM, after: FrozenLM, parts: Sequence[_Asked], kinds: Mapping[str, str], confidence: float
+) -> Verdicts:
     names = before.identity.name, after.identity.name
     together = [[outcome for part in parts for outcome in part.sides[side]] for side in range(4)]
     never: set[FactKey] = set()
@@ -286,6 +316,7 @@ def _judged(before: FrozenLM, after: FrozenLM, parts: Sequence[_Asked], confiden
         prior=[outcome for part in parts for outcome in part.prior],
         carried_over=[outcome for part in parts for outcome in part.carried_over],
         frequency=lines,
+        kinds=kinds,
         confidence=confidence,
     )
 

@@ -30,6 +30,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
+from askwell.runs.diff import Diff, diff_folders, read_diff
 from askwell.runs.folder import Run, read_run, row_of, run_folders
 from askwell.runs.query import query_runs
 from askwell.runs.record import MIXTURE, RECORD
@@ -176,6 +177,24 @@ class Catalogue:
         if name not in runs:
             raise NoSuchName(f"there is no run {name[:80]!r}{_advice(name, runs)}")
         return runs[name]
+
+    def diffs(self) -> tuple[dict[str, Diff], dict[str, str]]:
+        """Return all comparisons of two LMs by name, and what is wrong with those that cannot be read."""
+        names = _names(diff_folders(self.path))
+        found, problems = {}, {}
+        for folder, name in names.items():
+            try:
+                found[name] = read_diff(folder)
+            except (AskwellError, OSError) as error:
+                problems[name] = self.without_path(str(error))
+        return found, problems
+
+    def diff(self, name: str) -> Diff:
+        """Return the comparison of that name."""
+        folders = {known: folder for folder, known in _names(diff_folders(self.path)).items()}
+        if name not in folders:
+            raise NoSuchName(f"there is no diff {name[:80]!r}{_advice(name, folders)}")
+        return read_diff(folders[name])
 
     def without_path(self, message: str) -> str:
         """Phrase a message to a client so that it names a run, not its path on this machine."""

@@ -17,7 +17,7 @@ from askwell.views.document import Document
 from askwell.views.printable import visible
 from askwell.views.to_html import blocks_html, document_html, new_environment
 
-PAGES = {"/": "Ask", "/prompts": "Prompts", "/runs": "Runs", "/trust": "Trust", "/train": "Train"}
+PAGES = {"/": "Ask", "/prompts": "Prompts", "/runs": "Runs", "/diffs": "Diffs", "/trust": "Trust", "/train": "Train"}
 Link = tuple[str, str]
 """An address and its title."""
 

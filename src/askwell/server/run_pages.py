@@ -1,5 +1,6 @@
-"""The pages about runs: the list, one run, two compared; prompts in words; how far a score can be trusted; and Train,
-where facts and templates are entered, checked while typing, and become a run that can be watched."""
+"""The pages about runs: the list, one run, two compared; LMs compared fact by fact; prompts in words; how far a score
+can be trusted; and Train, where facts and templates are entered, checked while typing, and become a run that can be
+watched."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ from askwell.server.schemas import TrainRequest
 from askwell.server.service import answered, service_of
 from askwell.server.settings import LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES
 from askwell.views.compared import comparison_blocks, curves_figure, gains_figure, run_table
-from askwell.views.document import Document, Points, Section
+from askwell.views.diffed import diff_document, diffs_table
+from askwell.views.document import Block, Code, Document, Points, Section
 from askwell.views.one_run import learning_figure, run_document, trust_document
 from askwell.views.to_html import page_html
 from askwell.views.trust_section import projection_sentence
@@ -40,6 +42,7 @@ from askwell.views.words_figure import words_document
 router = APIRouter(include_in_schema=False)
 COLUMNS = ("P@1", "MRR", "relation", "lm", "prompts", "setting", "seed", "facts")
 _CHANGED = 20
+_DIFF = "askwell diff testbed:causal testbed:causal-unlearned --facts testbed:country_of_airport --out"
 
 
 @router.get("/runs", response_class=HTMLResponse)
@@ -113,6 +116,29 @@ async def export_page(request: Request, name: str) -> Response:
     headers = {"content-disposition": 'attachment; filename="run.html"'}
     content = page_html(run_document(name, run, others, words))
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
+
+
+@router.get("/diffs", response_class=HTMLResponse)
+def diffs_page(request: Request) -> HTMLResponse:
+    """List the comparisons of two LMs that `askwell diff` has written."""
+    catalogue = service_of(request).catalogue
+    found, problems = catalogue.diffs()
+    shown: list[Block] = []
+    if problems:
+        shown.append(Points(tuple(f"{name} cannot be read: {problem}" for name, problem in problems.items())))
+    if found:
+        links = [f"/diffs/{quote(name, safe='')}" for name in found]
+        shown.append(diffs_table({name: one.verdicts for name, one in found.items()}, links))
+    else:
+        shown.append(Code(((f"{_DIFF} {catalogue.path.resolve().name}/unlearned", "is listed here when it is done"),)))
+    lead = "Two LMs compared fact by fact, before a change and after it: what is kept, what is hidden, what is gone."
+    return document_page(request, Document("LMs compared", lead, sections=(Section("", tuple(shown)),)))
+
+
+@router.get("/diffs/{name}", response_class=HTMLResponse)
+def diff_page(request: Request, name: str) -> HTMLResponse:
+    """Show one comparison of two LMs, as `askwell diff` does."""
+    return document_page(request, diff_document(service_of(request).catalogue.diff(name)), back="/diffs")
 
 
 @router.get("/prompts", response_class=HTMLResponse)

@@ -8,7 +8,7 @@ from typing import Any
 from askwell.data.testbed import PREFIX
 from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.metrics import METRICS, units_of
-from askwell.evaluation.significance import SIGNIFICANT, interval_text
+from askwell.evaluation.significance import SIGNIFICANT, interval_text, p_text
 from askwell.runs.folder import Run
 from askwell.runs.query import RunComparison
 from askwell.views.charts import Gap, gaps_chart, panels_chart
@@ -101,7 +101,7 @@ def comparison_blocks(compared: RunComparison, changed: int) -> list[Block]:
     sentences += [_how_sure(name, of, comparison) for name, of in differences.items()]
     sentences.append(
         f"A is better on {counted(comparison.wins, comparison.unit)}, B on {comparison.losses}: sign test "
-        f"p = {_p(comparison.sign_p)}."
+        f"p = {p_text(comparison.sign_p)}."
     )
     shown = [changed_table(comparison, changed)] if comparison.changed[:changed] else []
     return [table(("", *columns), rows, numbers=columns, title=title), *map(Paragraph, sentences), *shown]
@@ -152,11 +152,7 @@ def _how_sure(name: str, of: Any, comparison: Comparison) -> str:
     how = f"a relation with a single {unit}, or all alike" if of.low is None else f"bootstrap over {unit}s"
     return (
         f"{name}: {of.difference:+.{digits}f}, {100 * comparison.confidence:.0f} % interval "
-        f"{interval_text(of.low, of.high, f'{{:+.{digits}f}}'.format)} ({how}); permutation test p = {_p(of.p)} "
+        f"{interval_text(of.low, of.high, f'{{:+.{digits}f}}'.format)} ({how}); permutation test p = {p_text(of.p)} "
         f"({'exact' if of.exact else 'sampled'}), {'' if of.p < SIGNIFICANT else 'not '}significant at the paper's "
         f"threshold of {SIGNIFICANT}."
     )
-
-
-def _p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.1g}"

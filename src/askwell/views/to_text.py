@@ -48,9 +48,11 @@ class ShowsItself:
 
 
 def print_document(document: Document, console: Console) -> None:
-    """Print the title and the sections, each under its heading."""
+    """Print the title, the lead and the sections, each under its heading."""
     if document.title:
         console.print(document.title, style="bold", markup=False)
+    if document.lead:
+        console.print(document.lead, markup=False, soft_wrap=True)
     for section in document.sections:
         if section.heading:
             console.print(f"\n{section.heading}", style="bold", markup=False)

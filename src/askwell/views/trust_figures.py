@@ -1,18 +1,15 @@
 """How far the score of a cell can be trusted: controls, parts of the facts, calibration, agreement, nearest words."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from askwell.data.facts import Fact, SplitName
-from askwell.data.names import data_folder
-from askwell.data.testbed import PREFIXES, relations, told_facts
+from askwell.data.names import cardinalities
+from askwell.data.testbed import PREFIXES, told_facts
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
 from askwell.evaluation.known_share import KnownShare, mean_of_runs
@@ -29,7 +26,6 @@ from askwell.views.study_rows import Line
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
 """By the id of a run: its control runs, by the kind of LM that knows nothing."""
 TOLD, WITHHELD = "told", "withheld"
-_LAMA = Path("meta/lama_relations.jsonl")
 
 
 def control_runs(runs: Sequence[Run]) -> ControlRuns:
@@ -72,21 +68,6 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
         "cardinality": parted(of_kinds, lambda outcome: kinds[outcome.relation], sorted({*kinds.values()})),
     }
     return {name: parts for name, parts in found.items() if parts}
-
-
-def cardinalities(names: Iterable[str]) -> dict[str, str]:
-    """Return 1-1, N-1 or N-M for relations of the testbeds, and of T-REx if the data folder has LAMA's list of them."""
-    of_testbed = {prefix + one.name: one.cardinality for prefix in PREFIXES for one in relations(prefix)}
-    data = data_folder(None)
-    of_lama = _lama(data / _LAMA) if data is not None and (data / _LAMA).is_file() else {}
-    found = {name: of_testbed.get(name) or of_lama.get(name.rpartition("/")[2]) for name in names}
-    return {name: kind for name, kind in found.items() if kind is not None}
-
-
-@cache
-def _lama(path: Path) -> dict[str, str]:
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {record["relation"]: record["type"] for record in records if "type" in record}
 
 
 @dataclass(frozen=True)
