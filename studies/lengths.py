@@ -107,6 +107,19 @@ def rows_of(lines: list[dict[str, Any]], cells: Iterable[tuple[str, str]]) -> li
     return rows
 
 
+def gains_of(lines: list[dict[str, Any]], cells: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the shares of tuned prompts on each testbed, with p(m | r) and with p(m | r, x), in words."""
+    found = {}
+    for testbed, prefix in (("first", "testbed:"), ("second", "testbed2:")):
+        for part in ("one", "several"):
+            some = [
+                [one for cell in cells if cell[0].startswith(prefix) for one in lines if is_of(one, *cell, way)]
+                for way in list(WAYS)[2:]
+            ]
+            found[f"{testbed} {part}"] = " to ".join(f"{share(of, part) or 0:.0f}" for of in some)
+    return found
+
+
 def write_page() -> None:
     """Write the chart and the tables of the page."""
     lines = read_lines(LINES)
@@ -123,6 +136,7 @@ def write_page() -> None:
     fill(
         FINDINGS / "lengths.md",
         {
+            **gains_of(lines, cells),
             "reported": table(header, rows_of(lines, cells), names=2),
             "chosen by": table(header, rows_of(lines, CHOSEN_BY), names=2),
             "slopes": table(["LM", "relation", "runs", "β", "log-loss", "seconds of training"], details, names=2),
