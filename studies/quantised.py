@@ -103,7 +103,7 @@ def measure(asked: Asked, before: FrozenLM, after: FrozenLM | None, **change: An
         asked.prompts,
         folder=BUILD / asked.lm.replace(":", "-"),
         mixture=MixtureSpec(answers="one-token", lead_in=asked.lead_in),
-        training=TrainingSpec(pairs=asked.pairs),
+        training=TrainingSpec(pairs=asked.pairs, fit_weights=False),
         threads=1,
         **change,
     ).verdicts

@@ -60,7 +60,7 @@ def ask(lm: FrozenLM, relation: str, parts: dict[str, list[Fact]]) -> dict[str, 
     for way, (kind, is_tuned) in WAYS.items():
         mixture = Mixture(lm, testbed_prompts(kind, relation), relation=asked, answers="one-token")
         if is_tuned:
-            train(mixture, asked, threads=1, progress=False)
+            train(mixture, asked, threads=1, fit_weights=False, progress=False)
         outcomes = {Fact(o.x, o.y): o for o in evaluate(mixture, asked, progress=False).outcomes}
         of_parts = {name: [outcomes[fact] for fact in facts if fact in outcomes] for name, facts in parts.items()}
         found[way] = {name: [sum(o.rank <= 1 for o in some), len(some)] for name, some in of_parts.items()}
