@@ -13,7 +13,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
 from askwell.runs.folder import read_run
 
-TUNING = ("--pairs", "40", "--threads", "1")
+TUNING = ("--pairs", "40", "--threads", "1", "--no-fit-weights")
 
 
 @pytest.fixture
