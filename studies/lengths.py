@@ -43,9 +43,15 @@ ASKED = 200
 MOST_PROMPTS = 6
 WAYS: dict[str, dict[str, Any] | None] = {
     "hard, p(m | r)": None,
-    "hard, p(m | r, x)": {"tune_vectors": False, "tune_weights": False, "tune_temperature": False, "epochs": 0},
+    "hard, p(m | r, x)": {
+        "tune_vectors": False,
+        "tune_weights": False,
+        "tune_temperature": False,
+        "tune_lengths": True,
+        "epochs": 0,
+    },
     "tuned, p(m | r)": {"tune_lengths": False},
-    "tuned, p(m | r, x)": {},
+    "tuned, p(m | r, x)": {"tune_lengths": True},
 }
 
 

@@ -159,10 +159,10 @@ def write_page() -> None:
         header = ["asked with", "told", "1-1 withheld, right", "of the gap", "p", "CPU s"]
         facts = f"{len(rights['uniform'])} told test facts of {', '.join(names)}; seeds of tuned ways: {len(seeds)}."
         places[lm] = table(header, rows) + "\n\n" + facts
-    for way in ("soft", "static", "combined"):
+    for way in ("soft", "static", "weights"):
         places[way] = " and ".join(f"{shares[lm][way]:.0f}" for lm in LMS)
     gaps = [
-        (shares[lm]["combined"] - shares[lm]["uniform"]) / (shares[lm]["oracle"] - shares[lm]["uniform"]) for lm in LMS
+        (shares[lm]["weights"] - shares[lm]["uniform"]) / (shares[lm]["oracle"] - shares[lm]["uniform"]) for lm in LMS
     ]
     places["gap"] = " and ".join(f"{100 * gap:.0f}" for gap in gaps)
     draw(shares)

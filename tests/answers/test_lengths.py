@@ -198,7 +198,7 @@ def test_training_moves_them_and_they_come_back(tmp_path, method):
     train(
         mixture,
         RELATION,
-        TrainingSpec(recipe="cycle", pairs=16, method=method, keep="log-loss", threads=1),
+        TrainingSpec(recipe="cycle", pairs=16, method=method, keep="log-loss", tune_lengths=True, threads=1),
     )
     assert mixture.lengths is not None
     assert not mixture.lengths.are_fixed

@@ -81,7 +81,8 @@ class RunBars:
             self._measured_from = (time.monotonic(), state.pairs_done)
 
     def _print_record(self, state: TrainingProgress, record: HistoryLine, speed: str) -> None:
-        loss = "untuned    " if record.train_loss is None else f"loss {record.train_loss:6.3f}"
+        not_trained = "untuned    " if record.round == 0 else "fitted     "
+        loss = not_trained if record.train_loss is None else f"loss {record.train_loss:6.3f}"
         best = "  ← best" if state.best == record else ""
         of_all = "" if state.ends_by_itself else f"/{state.pairs}"
         stderr.print(

@@ -4,7 +4,8 @@ The LM reads some train facts once, with the prompts as they are. Given what it 
 their temperatures, or the lengths of answers, are fitted by L-BFGS, which takes a fraction of a second. The gradient
 steps of a run are too few to take these numbers to where they belong. Weights are fitted before the prompts are tuned,
 so that fewer prompts have to be; lengths are fitted afterwards, since reading how sure the LM is of every length at
-every step would cost more than all the rest.
+every step would cost more than all the rest. They are fitted with hard prompts: tuned ones are surer of the facts that
+they were tuned on than of any others.
 """
 
 import torch

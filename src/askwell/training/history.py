@@ -34,7 +34,7 @@ class HistoryLine:
     pairs: int
     """(fact, prompt) pairs that were trained on."""
     train_loss: float | None
-    """Mean -log p(y | x, r) since the line before; None before training."""
+    """Mean -log p(y | x, r) since the line before; None before training, and where weights or lengths were fitted."""
     dev: dict[str, Any]
     """The metrics in per cent, the log-loss (None if infinite), and the number of facts."""
     effective_prompts: float

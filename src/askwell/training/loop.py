@@ -167,8 +167,8 @@ def _train(
         first = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
         state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={}, prompts=0)
         if fits_weights(answers, spec):
-            loss = fit_weights(answers, _spread(train_facts, facts_to_fit(len(mixture.prompts))))
-            state.history.append(_score(answers, dev, relation, round_=1, pairs=0, train_loss=loss))
+            fit_weights(answers, _spread(train_facts, facts_to_fit(len(mixture.prompts))))
+            state.history.append(_score(answers, dev, relation, round_=1, pairs=0, train_loss=None))
             state.parameters = _copy(mixture)
             state.kept = {0: untuned, 1: state.parameters}
         state.prompts = len(mixture.tuned.kept)
@@ -237,11 +237,14 @@ def _train(
                     save_checkpoint(folder, run, state)
                 tell(0, line)
             if fits_lengths(answers, spec):
-                mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
-                loss = fit_lengths(answers, _spread(train_facts, facts_to_fit(state.prompts)))
+                best = state.kept[best_of(state.history, spec.kept_by).round]
+                mixture.load_state_dict(_with_hard_prompts(best))
+                fit_lengths(answers, _spread(train_facts, facts_to_fit(state.prompts)))
+                fitted = {name: value for name, value in _copy(mixture).items() if name.startswith("lengths.")}
+                mixture.load_state_dict(best | fitted)
                 round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
                 state.kept[round_] = _copy(mixture)
-                state.history.append(_score(answers, dev, relation, round_, pairs, loss))
+                state.history.append(_score(answers, dev, relation, round_, pairs, train_loss=None))
                 tell(0, state.history[-1])
     except KeyboardInterrupt as stop:
         raise Interrupted(result()) from stop
@@ -320,6 +323,12 @@ def _score(
     """Score the mixture on dev after this many pairs, and return the line for its history."""
     scores, prompts = score_facts(answers, dev, relation), answers.prompts
     return HistoryLine(round_, pairs, train_loss, scores, prompts.effective_prompts, prompts.temperature)
+
+
+def _with_hard_prompts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a state of a mixture with the prompts' vectors as they were before tuning."""
+    hard = {name: torch.zeros_like(value) for name, value in state.items() if name.startswith("deltas.")}
+    return {**state, **hard, "vectors": state["initial_vectors"]}
 
 
 def _copy(mixture: Mixture) -> dict[str, Tensor]:
