@@ -126,7 +126,7 @@ def mean_share(lines: Sequence[dict[str, Any]], way: str, part: str) -> float:
 def mean_area(lines: Sequence[dict[str, Any]], way: str) -> float:
     """Return the area under the ROC curve, as the mean over runs, those of N-1 relations if there are any.
 
-    In a 1-1 relation, the ys of withheld facts are never told to be ys at all, so that any prompt tells them apart.
+    In a 1-1 relation, the ys of withheld facts are never told to be ys at all, which alone tells most of them apart.
     """
     some = [line for line in lines if line["relation"] != ONE_TO_ONE] or lines
     return sum(line[way]["area"] for line in some) / len(some)
