@@ -44,8 +44,8 @@ AT_ONCE, RETAINED_AT_ONCE = 32, 64
 NPO_BETA = 0.1
 UNKNOWN = "there"
 """What an LM is taught to say instead of a forgotten y: one token of the testbed's LMs, as most ys are, and no y."""
-FOUND_BY_HAND = 0.12
-"""Unlearning stops when hard prompts find at most this share of the facts."""
+FOUND = 0.12
+"""Unlearning stops when hard prompts (in a second round: the tuned ones) find at most this share of the facts."""
 LOOK_EVERY, MOST_STEPS = 8, 200
 
 
@@ -120,9 +120,41 @@ def unlearn(
         if step % LOOK_EVERY == 0:
             found = found_by_hand(model, tokenizer, relation, forget)
             say(f"{lm} {relation} {method}, {step} steps: {100 * found:.1f} % found by hand")
-            if found <= FOUND_BY_HAND:
+            if found <= FOUND:
                 break
     return model.eval(), tokenizer
+
+
+def unlearn_again(
+    lm: str, relation: str, model: PreTrainedModel, mixture: Mixture, forget: Sequence[Fact], *, seed: int = 0
+) -> tuple[PreTrainedModel, int]:
+    """Unlearn facts as a tuned mixture over the model asks for them, by gradient difference, until the mixture finds
+    few of them; return the model and the steps that were taken.
+
+    Only the model's weights change: the mixture is the question, and is left as it was tuned.
+    """
+    name, tokenizer = cast(LMName, prefix_and_name(lm)[1]), mixture.lm.tokenizer
+    askable = [fact for fact in forget if not mixture.encode([fact])[1]]
+    retained = _retained_loss(name, model, tokenizer, _part_text(forget, x_before_y=name == "causal").rest, seed)
+    mixture.requires_grad_(False)
+    model.requires_grad_(True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+    step = 0
+    for step, chosen in zip(range(1, MOST_STEPS + 1), _drawn(len(askable), seed), strict=False):
+        some = [askable[number] for number in chosen.tolist()]
+        model.train()
+        loss = mixture([fact.x for fact in some], [fact.y for fact in some]).mean() + next(retained)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        model.eval()
+        if step % LOOK_EVERY == 0:
+            found = share_found(mixture, relation, askable)
+            print(f"{lm} {relation} again, {step} steps: {100 * found:.1f} % found")
+            if found <= FOUND:
+                break
+    return model.requires_grad_(False), step
 
 
 def float_model(name: str, folder: Path) -> PreTrainedModel:
@@ -135,15 +167,19 @@ def found_by_hand(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, relation: str, facts: Sequence[Fact]
 ) -> float:
     """Return the share of facts that the mined prompts of a relation find, weighed equally."""
-    known = testbed_relation(relation)
-    asked = Relation.of(known.name, known.train, known.dev, facts)
     mixture = Mixture(
         load_lm(copy.deepcopy(model), tokenizer),
         testbed_prompts("mined", relation),
-        relation=asked,
+        relation=testbed_relation(relation),
         answers="one-token",
     )
-    outcomes = evaluate(mixture, asked, progress=False).outcomes
+    return share_found(mixture, relation, facts)
+
+
+def share_found(mixture: Mixture, relation: str, facts: Sequence[Fact]) -> float:
+    """Return the share of facts of a relation that a mixture finds."""
+    known = testbed_relation(relation)
+    outcomes = evaluate(mixture, Relation.of(known.name, known.train, known.dev, facts), progress=False).outcomes
     return sum(outcome.rank <= 1 for outcome in outcomes) / len(outcomes)
 
 

@@ -32,7 +32,8 @@ from askwell.lms.frozen import FrozenLM
 LINES = RESULTS / "unlearning.jsonl"
 PAGE, CHART = FINDINGS / "unlearning.md", FINDINGS / "unlearning.svg"
 LMS = ("testbed:bert", "testbed:causal")
-RELATIONS = ("testbed:country_of_airport", "testbed:state_of_county")
+ONE_TO_ONE = "testbed:capital"
+RELATIONS = ("testbed:country_of_airport", "testbed:state_of_county", ONE_TO_ONE)
 SHARES = (0.3, 0.05)
 BEFORE: Final = "as it was"
 HAND, SOFT, MIXTURE = "by hand", "one soft prompt", "mixture"
@@ -53,19 +54,27 @@ def parts_of(relation: str, forget: Sequence[Fact]) -> dict[str, list[Fact]]:
 def ask(lm: FrozenLM, relation: str, parts: dict[str, list[Fact]]) -> dict[str, Any]:
     """Ask hard and tuned prompts about each part: the share that is right, and the area under the ROC curve between
     forgotten and never told facts."""
+    return {way: found_by(prompts_for(lm, relation, way), relation, parts) for way in WAYS}
+
+
+def prompts_for(lm: FrozenLM, relation: str, way: str, seed: int = 0) -> Mixture:
+    """Return the prompts of a way of asking, tuned on the relation's train facts if they are to be."""
+    known, (kind, is_tuned) = testbed_relation(relation), WAYS[way]
+    mixture = Mixture(lm, testbed_prompts(kind, relation), relation=known, answers="one-token", seed=seed)
+    if is_tuned:
+        train(mixture, known, threads=1, fit_weights=False, progress=False)
+    return mixture
+
+
+def found_by(mixture: Mixture, relation: str, parts: dict[str, list[Fact]]) -> dict[str, Any]:
+    """Return how many facts of each part prompts find, and the area between forgotten and never told facts."""
     known = testbed_relation(relation)
     asked = Relation.of(known.name, known.train, known.dev, [fact for facts in parts.values() for fact in facts])
+    outcomes = {Fact(o.x, o.y): o for o in evaluate(mixture, asked, progress=False).outcomes}
+    of_parts = {name: [outcomes[fact] for fact in facts if fact in outcomes] for name, facts in parts.items()}
+    found: dict[str, Any] = {name: [sum(o.rank <= 1 for o in some), len(some)] for name, some in of_parts.items()}
     counts = Counter(fact.y for fact in known.train)
-    found: dict[str, Any] = {}
-    for way, (kind, is_tuned) in WAYS.items():
-        mixture = Mixture(lm, testbed_prompts(kind, relation), relation=asked, answers="one-token")
-        if is_tuned:
-            train(mixture, asked, threads=1, fit_weights=False, progress=False)
-        outcomes = {Fact(o.x, o.y): o for o in evaluate(mixture, asked, progress=False).outcomes}
-        of_parts = {name: [outcomes[fact] for fact in facts if fact in outcomes] for name, facts in parts.items()}
-        found[way] = {name: [sum(o.rank <= 1 for o in some), len(some)] for name, some in of_parts.items()}
-        found[way]["area"] = area(of_parts["forgotten"], of_parts["never told"], counts)
-    return found
+    return found | {"area": area(of_parts["forgotten"], of_parts["never told"], counts)}
 
 
 def area(forgotten: Sequence[Outcome], never: Sequence[Outcome], counts: Counter[str]) -> float:
@@ -115,8 +124,12 @@ def mean_share(lines: Sequence[dict[str, Any]], way: str, part: str) -> float:
 
 
 def mean_area(lines: Sequence[dict[str, Any]], way: str) -> float:
-    """Return the area under the ROC curve, as the mean over runs."""
-    return sum(line[way]["area"] for line in lines) / len(lines)
+    """Return the area under the ROC curve, as the mean over runs, those of N-1 relations if there are any.
+
+    In a 1-1 relation, the ys of withheld facts are never told to be ys at all, which alone tells most of them apart.
+    """
+    some = [line for line in lines if line["relation"] != ONE_TO_ONE] or lines
+    return sum(line[way]["area"] for line in some) / len(some)
 
 
 def row(lines: Sequence[dict[str, Any]]) -> list[str]:
