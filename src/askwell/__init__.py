@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from askwell.lms.load import load_lm as load_lm
     from askwell.mixture.mixture import Mixture as Mixture
     from askwell.runs.build_spec import build_run_spec as build_run_spec
-    from askwell.runs.diff import Diff as Diff
-    from askwell.runs.diff import diff as diff
+    from askwell.runs.diff_lms import Diff as Diff
+    from askwell.runs.diff_lms import diff as diff
     from askwell.runs.folder import Run as Run
     from askwell.runs.folder import load_runs as load_runs
     from askwell.runs.record import RunRecord as RunRecord
@@ -63,7 +63,7 @@ _HOMES = {
     "askwell.answers.candidates": ["Candidates", "load_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
     "askwell.answers.reply": ["Replies", "Reply"],
-    "askwell.runs.diff": ["Diff", "diff"],
+    "askwell.runs.diff_lms": ["Diff", "diff"],
     "askwell.runs.folder": ["Run", "load_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],

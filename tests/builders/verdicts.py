@@ -6,7 +6,7 @@ from typing import Any
 
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.verdicts import AskedLM, Verdicts, judge
-from askwell.runs.diff import Diff, save_diff
+from askwell.runs.diff_lms import Diff, save_diff
 
 STATES = (
     *[("by hand", "by hand")] * 5,

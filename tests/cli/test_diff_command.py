@@ -6,7 +6,7 @@ import pytest
 from builders.commands import refused
 from builders.worlds import PAIRS, write_relation
 
-from askwell.runs.diff import read_diff
+from askwell.runs.diff_lms import read_diff
 
 TUNING = ("--pairs", "40", "--threads", "1", "--answers", "one-token")
 PROMPT = ("--prompts", "[X] lies in [Y] .")

@@ -16,7 +16,7 @@ from askwell.errors import BadOption, UsageError
 from askwell.evaluation.verdicts import Verdicts
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import control_lm, load_lm
-from askwell.runs.diff import Diff, diff
+from askwell.runs.diff_lms import Diff, diff
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 

@@ -7,7 +7,7 @@ import pytest
 from builders.verdicts import judged, keep_diff
 
 from askwell.errors import DamagedFile
-from askwell.runs.diff import Diff, diff_folders, read_diff
+from askwell.runs.diff_lms import Diff, diff_folders, read_diff
 from askwell.views.diffed import diff_document, summary_sentence, write_diff
 from askwell.views.document import Figure, Table
 from askwell.views.to_text import plain_text

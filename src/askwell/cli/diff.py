@@ -59,8 +59,8 @@ def diff(
     from askwell.data.names import load_prompts, load_relation, load_test_facts
     from askwell.evaluation.verdicts import exceeded, parse_condition
     from askwell.lms.machine import set_threads
-    from askwell.runs.diff import diff as compare_lms
-    from askwell.runs.diff import save_diff
+    from askwell.runs.diff_lms import diff as compare_lms
+    from askwell.runs.diff_lms import save_diff
     from askwell.runs.run import Asking, RunProgress
     from askwell.training.history import TrainingProgress
     from askwell.views.diffed import diff_document, write_diff

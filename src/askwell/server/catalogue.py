@@ -30,7 +30,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
-from askwell.runs.diff import Diff, diff_folders, read_diff
+from askwell.runs.diff_lms import Diff, diff_folders, read_diff
 from askwell.runs.folder import Run, read_run, row_of, run_folders
 from askwell.runs.query import query_runs
 from askwell.runs.record import MIXTURE, RECORD

@@ -8,7 +8,7 @@ from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.significance import p_text
 from askwell.evaluation.verdicts import STATES, VERDICTS, Answered, RocArea, State, Verdict, Verdicts, verdict_of
 from askwell.files import write_all
-from askwell.runs.diff import Diff
+from askwell.runs.diff_lms import Diff
 from askwell.views.document import (
     Block,
     Cell,
