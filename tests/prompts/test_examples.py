@@ -174,7 +174,7 @@ def test_no_example_is_its_own_question_in_training(method: Literal["gradient", 
     mixture = Mixture(lm, TEMPLATES[1:2], shot_spec("gpt2", copies=3), relation=RELATION)
     facts, _ = mixture.encode(TRAIN)
     objective = Objective(mixture.answering(kind=facts.kind), facts, method)
-    rows = [slice(at, at + len(p.token_ids)) for at, p in zip(mixture.pairs.first_rows, mixture.prompts, strict=True)]
+    rows = [list(of_prompt) for of_prompt in mixture.pairs.rows]
     for number, fact in enumerate(facts.facts):
         mixture.zero_grad()
         loss = objective.loss(torch.tensor([number]))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from askwell.answers.reply import Replies
 from askwell.answers.strategy import Answers
 from askwell.lms.batches import words_of
 from askwell.prompts.pairs import PairReader, Tuned
+from askwell.prompts.prompt import token_rows
 from askwell.prompts.prompt_set import PromptSet
 
 # Each x takes prompts × vocabulary numbers while it is answered.
@@ -49,7 +50,9 @@ class AskedTogether:
         self._lm = each[0].prompts.lm
         joint = [answers.prompts for answers in each if isinstance(answers, OneTokenAnswers)]
         prompts = [prompt for of_mixture in joint for prompt in of_mixture.prompts]
-        self._reader = PairReader(self._lm, prompts, reads_x=False)
+        ends = accumulate((len(of_mixture.vectors) for of_mixture in joint), initial=0)
+        rows = [token_rows(one.prompts, first) for one, first in zip(joint, ends, strict=False)]
+        self._reader = PairReader(self._lm, prompts, reads_x=False, rows=[*chain.from_iterable(rows)])
         firsts = accumulate((len(of_mixture.prompts) for of_mixture in joint), initial=0)
         self._first = dict(zip(joint, firsts, strict=False))
         if joint:

@@ -106,14 +106,13 @@ def _note_mixture(mixture: Mixture) -> None:
     if mixture.spec.lead_in != NO_LEAD_IN:
         note(f"sentences are preceded by: {mixture.spec.lead_in} (--lead-in)")
     if mixture.examples:
-        drawn = (
-            f"the best of {mixture.spec.shot_draws} draws on dev for each prompt"
-            if (mixture.spec.shot_draws > 1)
-            else "drawn for each prompt"
-        )
+        whose = "once for all prompts" if mixture.spec.opening == "shared" else "for each prompt"
+        draws = mixture.spec.shot_draws
+        drawn = f"the best of {draws} draws on dev {whose}" if draws > 1 else f"drawn {whose}"
         note(f"examples before the question: {mixture.spec.shots} train facts, {drawn} (--shots, --shot-draws)")
     if mixture.dropped_examples:
-        wanted = mixture.dropped_examples + sum(map(len, mixture.examples))
+        shown = mixture.examples[:1] if mixture.spec.opening == "shared" else mixture.examples
+        wanted = mixture.dropped_examples + sum(map(len, shown))
         note(
             f"{mixture.dropped_examples} of {wanted} examples did not fit into the LM's "
             f"maximum input of {mixture.lm.context} tokens and were dropped, starting with the first of each prompt"

@@ -15,6 +15,7 @@ from askwell.evaluation.examine import Examination, Progress, evaluate_split, ex
 from askwell.evaluation.metrics import Scores
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
+from askwell.prompts.prompt import original_tokens
 
 # Word vectors and their products with all prompt tokens take about this many bytes at once.
 _BYTES_AT_ONCE = 64 * 2**20
@@ -96,7 +97,7 @@ def projection_of(examination: Examination, progress: Progress = None) -> Projec
         facts=examination.facts,
         progress=progress,
     )
-    original = [token for prompt in mixture.prompts for token in prompt.token_ids]
+    original = original_tokens(mixture.prompts)
     nearest = _nearest(mixture).tolist()
     return Projection(
         relation=relation.name,

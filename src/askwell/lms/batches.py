@@ -15,6 +15,8 @@ from askwell.lms.tokenisation import Place, Wording
 from askwell.lms.walks.past import Past, ranges
 
 PLACES = (Place.SPACED, Place.GLUED)
+TokenRows = Sequence[Sequence[int]]
+"""For each prompt the rows of the tuned vectors that its tokens have."""
 
 
 @dataclass(frozen=True)
@@ -182,9 +184,9 @@ class Batch:
 class _StreamTable:
     """One stack's streams of all prompts, padded into tables."""
 
-    def __init__(self, streams: Sequence[Stream], first_rows: Sequence[int], mask: int | None, device: torch.device):
-        self.left_ids, self.left_rows, self.left_lengths = _table([s.left for s in streams], first_rows, device)
-        self.right_ids, self.right_rows, self.right_lengths = _table([s.right for s in streams], first_rows, device)
+    def __init__(self, streams: Sequence[Stream], rows: TokenRows, mask: int | None, device: torch.device):
+        self.left_ids, self.left_rows, self.left_lengths = _table([s.left for s in streams], rows, device)
+        self.right_ids, self.right_rows, self.right_lengths = _table([s.right for s in streams], rows, device)
         self.has_x = torch.tensor([stream.x is not X.ABSENT for stream in streams], device=device)
         self.has_y = streams[0].y_at is not None
         self.y_at = torch.tensor([stream.y_at or 0 for stream in streams], device=device)
@@ -237,12 +239,12 @@ class QuestionTable:
         self,
         questions: Sequence[Question],
         x_places: Sequence[Place],
-        first_rows: Sequence[int],
+        rows: TokenRows,
         mask: int | None,
         device: torch.device,
     ) -> None:
         self._streams = {
-            stack: _StreamTable([question.streams[stack] for question in questions], first_rows, mask, device)
+            stack: _StreamTable([question.streams[stack] for question in questions], rows, mask, device)
             for stack in questions[0].streams
         }
         self._x_places = torch.tensor([PLACES.index(place) for place in x_places], device=device)
@@ -301,16 +303,16 @@ class QuestionTable:
 
 
 def _table(
-    stretches: Sequence[Sequence[Token]], first_rows: Sequence[int], device: torch.device
+    stretches: Sequence[Sequence[Token]], token_rows: TokenRows, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
     longest = max(map(len, stretches), default=0)
     ids = torch.zeros(len(stretches), longest, dtype=torch.long)
     rows = torch.full((len(stretches), longest), -1)
-    for number, (stretch, first_row) in enumerate(zip(stretches, first_rows, strict=True)):
+    for number, (stretch, of_prompt) in enumerate(zip(stretches, token_rows, strict=True)):
         for place, token in enumerate(stretch):
             ids[number, place] = token.id
             if token.prompt_token >= 0:
-                rows[number, place] = first_row + token.prompt_token
+                rows[number, place] = of_prompt[token.prompt_token]
     lengths = torch.tensor([len(stretch) for stretch in stretches], dtype=torch.long)
     return ids.to(device), rows.to(device), lengths.to(device)
 

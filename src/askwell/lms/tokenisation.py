@@ -291,6 +291,8 @@ class Opening:
     """The text after the last of them, up to the sentence."""
     closing: str = ""
     """What follows y if the sentence is one of several, with the separator before the next; otherwise ""."""
+    is_shared: bool = False
+    """Whether other sentences follow the same opening, so that none of its tokens may reach into the sentence."""
 
 
 NO_OPENING = Opening()
@@ -313,6 +315,8 @@ class PromptTokens:
     """At which tokens a further sentence begins: each example except the first, and the question after them."""
     closing: tuple[int, ...] = ()
     """How a sentence continues after its second blank if others follow it; empty if none does."""
+    is_opening_shared: bool = False
+    """Whether other prompts have the same opening, with the same vectors."""
 
 
 def tokenise(
@@ -328,12 +332,19 @@ def tokenise(
             sentences.append(len(before) + len(_stretch(wording, opening.text, None)[0]))
         before += [*tokens, *wording.encode(filler, place)]
         start = None
-    tokens, first_place = _stretch(wording, opening.text + template.before, start)
+    if opening.is_shared:
+        tokens, start = _stretch(wording, opening.text, start)
+        before += tokens
+    text = template.before if opening.is_shared else opening.text + template.before
+    tokens, first_place = _stretch(wording, text, start)
     before += tokens
     between, second_place = _stretch(wording, template.between, None)
     x_place, y_place = (first_place, second_place) if template.x_first else (second_place, first_place)
-    is_opened = opening != NO_OPENING
-    alone = _stretch(wording, template.before, _stretch(wording, opening.text, start)[1])[0] if is_opened else before
+    alone = before
+    if opening.is_shared:
+        alone = tokens
+    elif opening != NO_OPENING:
+        alone = _stretch(wording, template.before, _stretch(wording, opening.text, start)[1])[0]
     own = max(0, len(before) - len(alone))
     return PromptTokens(
         before=tuple(before),
@@ -346,6 +357,7 @@ def tokenise(
         opening=own,
         sentences=(*sentences, own) if opening.filled else (),
         closing=tuple(_encode(wording, opening.closing, wording.place_of_text(opening.closing))),
+        is_opening_shared=opening.is_shared,
     )
 
 

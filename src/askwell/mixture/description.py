@@ -211,8 +211,8 @@ def _prompts(mixture: PromptSet) -> list[Block]:
         note += f" Every sentence is preceded by “{visible(mixture.spec.lead_in)}”."
     if mixture.examples:
         note += (
-            f" Every prompt shows up to {mixture.spec.shots} train facts before the question; they are "
-            "listed in config.json."
+            f" Every prompt shows up to {mixture.spec.shots} train facts before the question"
+            f"{', the same ones' if mixture.spec.opening == 'shared' else ''}; they are listed in config.json."
         )
     return [table(("weight", "template"), rows, numbers=("weight",), caption=note)]
 

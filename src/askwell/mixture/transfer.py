@@ -45,13 +45,13 @@ def carry_over(source: PromptSet, target: PromptSet, prompts: Sequence[int]) -> 
     """
     is_copy = are_copies(source.lm, target.lm)
     word_map = None if is_copy else _word_map(source.lm, target.lm)
-    matched = 0
+    matched: set[int] = set()
     for number, its_number in enumerate(prompts):
         at, its_rows = _rows(target, number), _rows(source, its_number)
-        words, tuned = target.vectors[at].clone(), source.vectors[its_rows]
+        words, tuned = target.initial_vectors[at].clone(), source.vectors[its_rows]
         its_words = _word_vectors(source.lm, source.prompts[its_number])
         counterparts = _counterparts(target, number, source, its_number)
-        matched += sum(map(bool, counterparts))
+        matched |= {row for row, own in zip(at, counterparts, strict=True) if own}
         if word_map is None:  # in this order, so that equal word vectors leave the tuned one as it is, to the bit
             target.vectors[at] = tuned + (_word_vectors(target.lm, target.prompts[number]) - its_words)
             for stack, layers in target.layer_deltas.items():
@@ -65,7 +65,7 @@ def carry_over(source: PromptSet, target: PromptSet, prompts: Sequence[int]) -> 
         target.vectors[at] = words
     logits = source.weight_logits[list(prompts)].log_softmax(0)
     target.weighting.load_state_dict(source.weighting.state_dict() | {"logits": logits})
-    return Transferred(source.lm.identity.name, is_copy, 0 if word_map is None else word_map.words, matched)
+    return Transferred(source.lm.identity.name, is_copy, 0 if word_map is None else word_map.words, len(matched))
 
 
 def are_copies(before: FrozenLM, after: FrozenLM) -> bool:
@@ -79,9 +79,8 @@ def _shapes(lm: FrozenLM) -> tuple[Any, ...]:
     return lm.embedding_size, {name: (stack.layers, stack.width) for name, stack in lm.stacks.items()}
 
 
-def _rows(prompts: PromptSet, prompt: int) -> slice:
-    first = prompts.pairs.first_rows[prompt]
-    return slice(first, first + len(prompts.prompts[prompt].token_ids))
+def _rows(prompts: PromptSet, prompt: int) -> list[int]:
+    return list(prompts.pairs.rows[prompt])
 
 
 def _word_vectors(lm: FrozenLM, prompt: Prompt) -> Float[Tensor, "prompt_tokens embedding"]:

@@ -94,21 +94,24 @@ def choose_examples(
     if not facts:
         reason = "no train fact can be written out in the LM's tokens"
         raise NothingLeft(f"examples for {relation.name}", {reason: len(relation.train)})
-    room, count = _room(lm, spec, relation), spec.shots or 0
+    room, count, shares = _room(lm, spec, relation), spec.shots or 0, spec.opening == "shared"
     draws = [
         [
-            _that_fit(lm, prompt, spec, draw_examples(facts, count, spec.seed, number, draw), room)
+            _that_fit(lm, prompt, spec, draw_examples(facts, count, spec.seed, 0 if shares else number, draw), room)
             for number, prompt in enumerate(prompts)
         ]
         for draw in range(spec.shot_draws)
     ]
+    if shares:  # what fits into the longest prompt fits into all
+        draws = [[min(draw, key=len)] * len(prompts) for draw in draws]
     chosen, by_prompt = draws[0], ()
     if len(draws) > 1:
         losses = torch.stack([_dev_log_losses(lm, prompts, draw, spec, relation) for draw in draws])
-        chosen = [draws[best][number] for number, best in enumerate(losses.argmin(0).tolist())]
+        compared = losses.mean(1, keepdim=True).expand_as(losses) if shares else losses
+        chosen = [draws[best][number] for number, best in enumerate(compared.argmin(0).tolist())]
         by_prompt = tuple(map(tuple, losses.T.tolist()))
     most = min(count, len({fact.x for fact in facts}))
-    return chosen, sum(most - len(own) for own in chosen), by_prompt
+    return chosen, sum(most - len(own) for own in (chosen[:1] if shares else chosen)), by_prompt
 
 
 def _that_fit(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Shown, room: dict[Place, int]) -> Shown:
@@ -207,7 +210,14 @@ def settle(
         scores = scores.model_copy(update={"begins": begins})
         lead_in, shots = best_opening(scores)
         plain = plain.model_copy(update={"lead_in": lead_in, "shots": shots})
-    return SettledMixtureSpec.model_validate({**plain.model_dump(), "begin": begin, "context_scores": scores})
+    shown = {"opening_template": _heaviest(lm, templates, begin)} if spec.opening == "shared" else {}
+    return SettledMixtureSpec.model_validate({**plain.model_dump(), "begin": begin, "context_scores": scores, **shown})
+
+
+def _heaviest(lm: FrozenLM, templates: Sequence[Template], begin: Begin) -> str:
+    """Return the text of the heaviest template that the LM can be asked with, the first of equals."""
+    prompts, _ = usable_prompts(lm, templates, lm.beginning(begin))
+    return max(prompts, key=lambda prompt: prompt.template.weight or 0.0).template.text
 
 
 def best_opening(scores: ContextScores) -> tuple[str, int]:

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.errors import NotFinite
-from askwell.lms.batches import PLACES, AnswerTokens, Batch, QuestionTable, Words
+from askwell.lms.batches import PLACES, AnswerTokens, Batch, QuestionTable, TokenRows, Words
 from askwell.lms.families import Question
 from askwell.lms.frozen import FrozenLM
-from askwell.prompts.prompt import Prompt
+from askwell.prompts.prompt import Prompt, token_rows
 from askwell.prompts.shared_prefixes import SharedPrefixes, read_again
 
 # A forward pass reads about this many tokens at once: enough to fill the machine, few enough for its caches.
@@ -37,15 +37,13 @@ class Tuned:
 class PairReader:
     """The questions that the prompts of a mixture ask about facts, read by the LM."""
 
-    def __init__(self, lm: FrozenLM, prompts: Sequence[Prompt], *, reads_x: bool) -> None:
+    def __init__(
+        self, lm: FrozenLM, prompts: Sequence[Prompt], *, reads_x: bool, rows: TokenRows | None = None
+    ) -> None:
         self._lm, self._prompts, self._reads_x = lm, prompts, reads_x
-        self.first_rows: list[int] = []
-        """The row of the vectors at which each prompt's tokens begin."""
+        self.rows = token_rows(prompts) if rows is None else rows
+        """The rows of the vectors that each prompt's tokens have."""
         self._longest_known: tuple[Words, int] | None = None
-        next_row = 0
-        for prompt in prompts:
-            self.first_rows.append(next_row)
-            next_row += len(prompt.token_ids)
 
     @cached_property
     def y_table(self) -> QuestionTable:
@@ -71,7 +69,7 @@ class PairReader:
     @cached_property
     def shared_prefixes(self) -> SharedPrefixes:
         """What the sentences that ask for y have in common, for LMs that share it."""
-        return SharedPrefixes(self._lm, self._prompts, self.y_table, self.x_places)
+        return SharedPrefixes(self._lm, self._prompts, self.y_table, self.x_places, self.rows)
 
     def keeping(self, *many_xs: Words) -> AbstractContextManager[None]:
         """Cache, inside the block, what the LM computes for these x's and never changes, as far as memory allows."""
@@ -220,7 +218,7 @@ class PairReader:
         """Return the questions of all prompts, ready to be combined with any x's."""
         places = [prompt.tokens.x_place for prompt in self._prompts]
         mask = self._lm.tokenizer.mask_token_id
-        return QuestionTable(questions, places, self.first_rows, mask, self._lm.device)
+        return QuestionTable(questions, places, self.rows, mask, self._lm.device)
 
     def refuse_not_finite(
         self, pairs: Int[Tensor, " reads"], prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]

@@ -10,12 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from askwell.data.facts import Fact
-from askwell.data.templates import Template
+from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption, NothingLeft
 from askwell.lms.families import Question, Unusable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import NO_OPENING, WITH_A_SPACE, Beginning, Opening, Place, PromptTokens, tokenise
-from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, Initial, MixtureSpec
+from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, Initial, MixtureSpec, SettledMixtureSpec
 
 RANDOM, LABEL = "random", "label"
 """What free vectors can start from besides words."""
@@ -30,6 +30,11 @@ class Prompt:
     question: Question
     token_ids: tuple[int, ...]
     """The prompt tokens that the LM reads, in the order in which `Token.prompt_token` counts them."""
+
+    @property
+    def shared_tokens(self) -> int:
+        """How many of them, the first ones, are a shared opening's."""
+        return self.tokens.opening if self.tokens.is_opening_shared else 0
 
 
 @dataclass(frozen=True)
@@ -80,18 +85,22 @@ def _opening_of(
     lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning, examples: Sequence[Fact] = ()
 ) -> Opening:
     """Return what stands before the sentence of a template: free vectors, the lead-in, and examples in the template's
-    words, each followed by its separator."""
+    words, or in those of a shared opening, each followed by its separator."""
+    is_shared = spec.opening == "shared"
     lead_in = "" if spec.lead_in == NO_LEAD_IN else _up_to_sentence(lm, spec.lead_in)
     prefix = _prefix_tokens(lm, spec, beginning)
     if not examples:
-        return Opening(prefix, (), lead_in) if prefix or lead_in else NO_OPENING
+        return Opening(prefix, (), lead_in, is_shared=is_shared) if prefix or lead_in else NO_OPENING
+    closing = _up_to_sentence(lm, template.after + spec.shot_separator, is_whole=True).rstrip(" ")
+    if isinstance(spec, SettledMixtureSpec) and spec.opening_template is not None:
+        template = parse_template(spec.opening_template)
     after = _up_to_sentence(lm, template.after + spec.shot_separator, is_whole=True)
     filled: list[tuple[str, str]] = []
     for fact in examples:
         fillers = {"[X]": fact.x, "[Y]": fact.y}
         text = after if filled else lead_in
         filled += [(text + template.before, fillers[template.first]), (template.between, fillers[template.second])]
-    return Opening(prefix, tuple(filled), after, closing=after.rstrip(" "))
+    return Opening(prefix, tuple(filled), after, closing, is_shared)
 
 
 def _prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tuple[int, ...]:
@@ -160,6 +169,25 @@ def _with_added_weight(template: Template, other: Template) -> Template:
     return replace(template, weight=template.weight + other.weight)
 
 
+def token_rows(prompts: Sequence[Prompt], first: int = 0) -> list[range | tuple[int, ...]]:
+    """Return for each prompt the rows of the tuned vectors, from a first one on, that its tokens have: those of a
+    shared opening come first and once, then each prompt's own."""
+    opening = next((prompt.shared_tokens for prompt in prompts), 0)
+    found: list[range | tuple[int, ...]] = []
+    next_row = first + opening
+    for prompt in prompts:
+        own = range(next_row, next_row + len(prompt.token_ids) - opening)
+        found.append((*range(first, first + opening), *own) if opening else own)
+        next_row = own.stop
+    return found
+
+
+def original_tokens(prompts: Sequence[Prompt]) -> list[int]:
+    """Return the token whose place each row of the tuned vectors takes."""
+    opening = next((prompt.token_ids[: prompt.shared_tokens] for prompt in prompts), ())
+    return [*opening, *(token for prompt in prompts for token in prompt.token_ids[prompt.shared_tokens :])]
+
+
 def initial_vectors(
     lm: FrozenLM, prompts: Sequence[Prompt], *, initial: Initial, noise: float, seed: int, random_prefix: int = 0
 ) -> Float[Tensor, "prompt_tokens embedding"]:
@@ -171,7 +199,7 @@ def initial_vectors(
     drawn at random in any case.
     """
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.tensor([id_ for prompt in prompts for id_ in prompt.token_ids], dtype=torch.long)
+    ids = torch.tensor(original_tokens(prompts), dtype=torch.long)
     words = lm.word_vectors(ids.to(lm.device)).cpu().double()
     if initial == "words" and noise == 0 and not random_prefix:
         return words.to(lm.parameter_dtype).to(lm.device)
@@ -184,7 +212,9 @@ def initial_vectors(
     else:
         vectors = mean + torch.randn(shape, generator=generator, dtype=torch.float64) @ factor.T
     if random_prefix and initial == "words":
-        in_prefix = torch.cat([torch.arange(len(prompt.token_ids)) < random_prefix for prompt in prompts])
+        in_prefix = torch.zeros(len(ids), dtype=torch.bool)
+        for rows in token_rows(prompts):
+            in_prefix[list(rows[:random_prefix])] = True
         drawn = mean + deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
         vectors = torch.where(in_prefix[:, None], drawn, vectors)
     if noise:

@@ -3,11 +3,13 @@
 Nothing that a causal LM computes for a token depends on what comes after it. So the words before x are read once for
 all facts, and get the gradients of all of them; x, if no tuned word comes before it, is read once for all prompts, and
 only once during the whole tuning, because its keys and values never change. Everything after them continues from the
-cached keys and values (`lms/walks/past.py`).
+cached keys and values (`lms/walks/past.py`). An opening that prompts share is read once for all facts and prompts, and
+an x right behind it once for all prompts; gradients go through x's keys and values into the opening.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,7 +18,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from askwell.lms.batches import QuestionTable, Words
+from askwell.lms.batches import QuestionTable, TokenRows, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.machine import memory_of
 from askwell.lms.walks.past import Past, Paths
@@ -34,6 +36,17 @@ SharedPrefix = tuple[Int[Tensor, " some"], Int[Tensor, " some"], Past]
 pasts, rows of one table."""
 
 
+@dataclass(frozen=True)
+class _SharedOpening:
+    """What several prompts begin with, the vectors included."""
+
+    number: int
+    prompt: int
+    """The first of them."""
+    length: int
+    """How many tokens it has, with those that are not tuned."""
+
+
 def read_again(read: Callable[..., T], *, when: bool) -> Callable[..., T]:
     """Return the function as one that keeps nothing for gradients and is called once more when they are computed."""
     return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False) if when else read
@@ -43,19 +56,39 @@ class SharedPrefixes:
     """The shared prefixes of a mixture's sentences, which end with x or with the words before it."""
 
     def __init__(
-        self, lm: FrozenLM, prompts: Sequence[Prompt], table: QuestionTable, x_places: Int[Tensor, " prompts"]
+        self,
+        lm: FrozenLM,
+        prompts: Sequence[Prompt],
+        table: QuestionTable,
+        x_places: Int[Tensor, " prompts"],
+        rows: TokenRows,
     ) -> None:
         self._lm, self._table, self._x_places = lm, table, x_places
         lefts = [next(iter(prompt.question.streams.values())).left for prompt in prompts]
         self._left_lengths = torch.tensor([len(left) for left in lefts], device=lm.device)
         kinds: dict[Any, int] = {}
-        numbers = []
-        for left, place in zip(lefts, x_places.tolist(), strict=True):
-            is_tuned = any(token.prompt_token >= 0 for token in left)
-            numbers.append(-1 if is_tuned else kinds.setdefault((left, place), len(kinds)))
-        # Prompts of one kind are the same up to the end of x; those of kind -1 have tuned words before x.
+        openings: dict[Any, _SharedOpening] = {}
+        numbers, self._openings = [], []
+        for number, (prompt, left, place) in enumerate(zip(prompts, lefts, x_places.tolist(), strict=True)):
+            tuned_at = [at for at, token in enumerate(left) if token.prompt_token >= 0]
+            opening = None
+            # A model that runs as a whole returns its cache with the past in it, so it cannot continue twice.
+            if prompt.shared_tokens and lm.walk is not None:
+                until = tuned_at[prompt.shared_tokens - 1] + 1
+                key = rows[number][: prompt.shared_tokens]
+                opening = openings.setdefault(key, _SharedOpening(len(openings), number, until))
+            self._openings.append(opening)
+            if opening is not None and opening.length == len(left):
+                numbers.append(kinds.setdefault((opening, place), len(kinds)))
+            elif tuned_at:
+                numbers.append(-1 if opening is None else -2 - opening.number)
+            else:
+                numbers.append(kinds.setdefault((left, place), len(kinds)))
+        # Prompts of one kind are the same up to the end of x; those of negative kinds have tuned words of their own
+        # before x, after no shared opening or after one.
         self._kinds = torch.tensor(numbers, device=lm.device)
         self._first_of_kind = [numbers.index(kind) for kind in range(len(kinds))]
+        self._constant = [kind for kind, first in enumerate(self._first_of_kind) if self._openings[first] is None]
         self._kept: list[tuple[Words, dict[int, Past]]] = []
 
     def least(self, xs: Words) -> int:
@@ -74,9 +107,7 @@ class SharedPrefixes:
                 if size and size <= left_over:
                     left_over -= size
                     every = torch.arange(xs.lengths.shape[1], device=self._lm.device)
-                    self._kept.append(
-                        (xs, {kind: self._read_xs(xs, every, kind) for kind in range(len(self._first_of_kind))})
-                    )
+                    self._kept.append((xs, {kind: self._read_xs(xs, every, kind) for kind in self._constant}))
             yield
         finally:
             self._kept = before
@@ -94,15 +125,35 @@ class SharedPrefixes:
     ) -> Iterator[SharedPrefix]:
         """Yield all pairs with their pasts, grouped by table; a token that is read is never in the past."""
         kinds = self._kinds[prompts]
+        opened: dict[_SharedOpening, Past] = {}
+        kept = read_again(self._lm.kept, when=recompute)
         for kind in kinds.unique().tolist():
             pairs = (kinds == kind).nonzero()[:, 0]
             lengths = self._left_lengths[prompts[pairs]]
-            if kind < 0:
-                asked, place = prompts[pairs].unique(return_inverse=True)
-                past = self._read_lefts(vectors, deltas, xs, asked, recompute=recompute)
-            else:
+            opening = self._openings[int(prompts[pairs[0]])]
+            if opening is not None and opening not in opened:
+                first = torch.tensor([opening.prompt], device=self._lm.device)
+                whole = self._table.batch(xs, torch.zeros_like(first), first)
+                opened[opening] = kept(whole.until(torch.full_like(first, opening.length)), vectors, deltas)
+            if kind >= 0:
                 lengths = lengths + xs.lengths[self._x_places[prompts[pairs]], texts[pairs]]
+            if kind >= 0 and opening is None:
                 past, place = self._of_xs(xs, texts[pairs], kind)
+            else:
+                asked, place = (prompts if kind < 0 else texts)[pairs].unique(return_inverse=True)
+                by = asked if kind < 0 else torch.full_like(asked, self._first_of_kind[kind])
+                of_xs = torch.zeros_like(asked) if kind < 0 else asked
+                until = self._left_lengths[by]
+                if kind >= 0:
+                    until = until + xs.lengths[self._x_places[by], asked]
+                begun = self._table.batch(xs, of_xs, by).until(until)
+                if opening is None:
+                    past = kept(begun, vectors, deltas)
+                else:
+                    before = opened[opening].of(torch.zeros_like(asked))
+                    begun = replace(begun, read_positions=before.paths.lengths)  # read at its first own token
+                    own = kept(begun.after(before.paths.lengths, before), vectors, deltas)
+                    past = before.with_own(own)
             lengths = torch.minimum(lengths, first_reads[pairs])
             paths = Paths(past.paths.rows[place], lengths)
             yield pairs, lengths, Past(past.kept, paths)
@@ -127,15 +178,10 @@ class SharedPrefixes:
             parts.append(self._lm.kept(batch, nothing))
         return Past.joined(parts).of(order.argsort())
 
-    def _read_lefts(self, vectors: Tensor, deltas: Any, xs: Words, prompts: Tensor, *, recompute: bool) -> Past:
-        """Compute the keys and values of the words before x, with gradients."""
-        whole = self._table.batch(xs, torch.zeros_like(prompts), prompts)
-        return read_again(self._lm.kept, when=recompute)(whole.until(self._left_lengths[prompts]), vectors, deltas)
-
     def _bytes_of(self, xs: Words) -> int:
         """Return how many bytes the keys and values of all x's take, for all kinds of prompts."""
         rows = 0
-        for first in self._first_of_kind:
+        for first in (self._first_of_kind[kind] for kind in self._constant):
             rows += int((self._left_lengths[first] + xs.lengths[self._x_places[first]]).sum())
         return rows * self._lm.bytes_of_kept_row
 

@@ -123,6 +123,7 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
     parts += ["lead-in"] if mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN) else []
     parts += [f"{mixture.shots} shots"] if mixture.shots else []
     parts += [f"prefix of {mixture.prefix}"] if mixture.prefix else []
+    parts += ["shared opening"] if mixture.opening == "shared" else []
     return ", ".join(parts)
 
 

@@ -65,6 +65,10 @@ class MixtureSpec(Spec):
     """What separates the examples from each other and from the question; a line break can be written as \\n."""
     shot_draws: int = Field(default=1, ge=1, le=1000)
     """Draw the examples of each prompt this many times, and keep the draw that makes its dev facts most probable."""
+    opening: Literal["own", "shared"] = "own"
+    """What stands before the sentences (free vectors, lead-in, examples) is each prompt's own, in its own words and
+    tuned for it alone, or shared: one for all prompts, with examples in the words of the heaviest prompt (the first of
+    equals), tuned once. A causal LM reads a shared one once a step; an x that it shows cannot be asked at all."""
 
     @property
     def with_named_opening(self) -> "MixtureSpec":
@@ -90,7 +94,8 @@ class MixtureSpec(Spec):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":
-        if self.copies > 1 and self.noise == 0 and self.initial == "words" and not self.shots:
+        differ = self.shots and self.opening == "own"
+        if self.copies > 1 and self.noise == 0 and self.initial == "words" and not differ:
             raise ValueError(f"copies is {self.copies} with no noise: equal copies would stay equal; set noise above 0")
         if self.combine == "product" and (self.deep or self.weighting != "static"):
             raise ValueError("a product of experts has hard prompts and static weights: leave out deep and weighting")
@@ -124,6 +129,8 @@ class SettledMixtureSpec(MixtureSpec):
     shots: int = Field(default=0, ge=0, le=1000)
     context_scores: ContextScores = ContextScores()
     """Why these were chosen."""
+    opening_template: str | None = None
+    """The prompt in whose words a shared opening shows its examples; None if each prompt has its own opening."""
 
     @field_validator("lead_in")
     @classmethod

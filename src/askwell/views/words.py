@@ -7,7 +7,7 @@ layers, only the norms are shown.
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import token_text
 from askwell.mixture.mixture import Mixture
+from askwell.prompts.prompt import original_tokens
 from askwell.views.printable import counted, visible
 
 TIE = "‿"
@@ -125,7 +126,7 @@ def nearest_words(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
     """Return the prompts of a mixture in words, heaviest first, with the `nearest` words next to each tuned one."""
     if nearest < 0:
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
-    lm, ids = mixture.lm, [token for prompt in mixture.prompts for token in prompt.token_ids]
+    lm, ids = mixture.lm, original_tokens(mixture.prompts)
     original = torch.tensor(ids, dtype=torch.long, device=lm.device)
     found = zip(*(part.tolist() for part in closest_words(lm, mixture.vectors, original, nearest + 1)), strict=True)
     ratios = (mixture.vectors.norm(dim=1) / mixture.initial_vectors.norm(dim=1)).tolist()
@@ -135,21 +136,23 @@ def nearest_words(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
         is_known = ratio < float("inf")  # neither infinite nor NaN
         tokens.append(PromptToken(_word(lm, token, p), tuned, ratio if is_known else None, tuple(others)))
     prompts = [_prompt_words(mixture, number, tokens) for number in range(len(mixture.prompts))]
-    return sorted(prompts, key=lambda prompt: -prompt.weight)  # the sort is stable: ties stay in their order
+    first, *others = sorted(prompts, key=lambda prompt: -prompt.weight)  # the sort is stable: ties stay in their order
+    shared = mixture.prompts[0].shared_tokens
+    return [first, *(replace(one, items=one.items[shared:], sentences=()) if shared else one for one in others)]
 
 
 def _prompt_words(mixture: Mixture, number: int, tokens: Sequence[PromptToken]) -> PromptWords:
     """Return one prompt in words, given the tokens of all prompts."""
-    prompt, copies, first = mixture.prompts[number], mixture.spec.copies, mixture.pairs.first_rows[number]
+    prompt, copies, rows = mixture.prompts[number], mixture.spec.copies, mixture.pairs.rows[number]
     before, between, after = (len(part) for part in (prompt.tokens.before, prompt.tokens.between, prompt.tokens.after))
-    rows, is_cut = slice(first, first + len(prompt.token_ids)), len(prompt.token_ids) < before + between + after
+    rows, is_cut = list(rows), len(prompt.token_ids) < before + between + after
     if not mixture.vectors[rows].isfinite().all():
         raise NotFinite(
             f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
         )
     places = {"[X]": prompt.tokens.x_place, "[Y]": prompt.tokens.y_place}
     blanks = [BlankPlace(name, places[name] is Place.GLUED) for name in (prompt.template.first, prompt.template.second)]
-    items: list[PromptToken | BlankPlace] = list(tokens[rows])
+    items: list[PromptToken | BlankPlace] = [tokens[row] for row in rows]
     items.insert(before, blanks[0])
     items.insert(before + between + 1, blanks[1])
     return PromptWords(
