@@ -6,6 +6,7 @@ Names are never broken: where a terminal is too narrow for a table, each row bec
 import io
 import time
 from collections.abc import Iterable
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
@@ -25,8 +26,9 @@ _MARKS = {"right": "✓ ", "wrong": "✗ "}
 def plain_text(document: Document) -> str:
     """Return the document as lines of text: its title, and indented below it its tables and sentences."""
     written = io.StringIO()
-    # A width that nothing reaches: the lines of a pipe are not broken.
-    print_blocks(document.blocks, Console(file=written, width=10_000, color_system=None, force_terminal=False))
+    # A width that nothing reaches: the lines of a pipe are not broken. In a notebook, rich would also show the text.
+    console = Console(file=written, width=10_000, color_system=None, force_terminal=False, force_jupyter=False)
+    print_blocks(document.blocks, console)
     lines = (f"  {line}".rstrip() for line in written.getvalue().splitlines())
     return "\n".join([document.title, *lines])
 
@@ -181,7 +183,8 @@ class Bar:
     def __init__(
         self, what: str, wanted: bool | None = None, console: Console | None = None, after: float = _SECONDS_BEFORE
     ) -> None:
-        console = console or Console(stderr=True)
+        # Without ipywidgets, rich would warn in every cell of a notebook.
+        console = console or Console(stderr=True, force_jupyter=None if find_spec("ipywidgets") else False)
         self._is_seen = wanted is not False and (console.is_terminal or console.is_jupyter)
         name, text = (TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[text]"))
         self._bar = Progress(
