@@ -56,8 +56,8 @@ def split_facts(
 ) -> tuple[tuple[Fact, ...], tuple[Fact, ...], tuple[Fact, ...]]:
     """Return train, dev and test, as close to 80-10-10 as the groups allow, none empty, without repeated facts.
 
-    A rule can name another ratio: "random 70-15-15"; a set whose share is 0 is empty. The result depends on the set of facts, the rule and the seed,
-    not on the order of the facts.
+    A rule can name another ratio: "random 70-15-15"; a set whose share is 0 is empty. The result depends on the set of
+    facts, the rule and the seed, not on the order of the facts.
     """
     rule, _, ratio = str(rule).partition(" ")
     if rule not in RULES:

@@ -1,6 +1,6 @@
 """The choices that define a mixture before it is tuned."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -45,6 +45,9 @@ class MixtureSpec(Spec):
     of any length if some fact needs them."""
     longest_answer: int = Field(default=LONGEST_ANSWER, ge=1, le=100)
     """If answers can have any length, leave out facts whose y has more tokens than this."""
+    end: Annotated[Literal["token", "none"], Field(exclude_if=lambda end: end == "token")] = "token"
+    """Whether the probability of a candidate of a causal or seq2seq LM includes the token that ends it, or (none) only
+    its own tokens, as in other tools' multiple choice."""
     begin: BeginOption = "auto"
     """What a causal LM's sentences begin with. auto: whatever makes the run's train ys most probable under the untuned
     prompts; a line break if there are no facts to choose by."""
