@@ -1,6 +1,7 @@
 """What counts as right: loose matching and aliases, with ranks counted by hand from the answers that are given."""
 
 import json
+from typing import Any
 
 import pytest
 from builders import tiny
@@ -63,12 +64,12 @@ def test_ranks_leave_out_what_is_also_right(name, answers, candidates):
     assert (best in before, plain.rank) == (True, 1 + len(before))
     assert best.swapcase() not in plain.answers
 
-    aliased = outcome(Fact("Italy", y, (best,)))
+    aliased = outcome(Fact("Italy", y, aliases=(best,)))
     assert (aliased.rank, aliased.raw_rank) == (plain.rank - 1, plain.rank)
     assert aliased.golds == tuple(sorted((y, best)))
 
     # An alias in another case helps only where matching is loose.
-    shouted = Fact("Italy", y, (f"the {best.swapcase()}!",))
+    shouted = Fact("Italy", y, aliases=(f"the {best.swapcase()}!",))
     assert outcome(shouted).rank == plain.rank
     loose = outcome(shouted, "loose")
     alike = [answer for answer in before if answer.lower() in (best.lower(), y.lower())]
@@ -96,7 +97,14 @@ def test_aliases_in_files(tmp_path):
 
 def test_a_run_records_how_it_matches():
     def spec(**choices):
-        common = {"lm": "l", "lm_sha256": "0", "relation": "r", "facts_sha256": "0", "prompts": "p", "setting": "s"}
+        common: Any = {
+            "lm": "l",
+            "lm_sha256": "0",
+            "relation": "r",
+            "facts_sha256": "0",
+            "prompts": "p",
+            "setting": "s",
+        }
         return RunSpec(
             **common, templates=(PromptText(template="[X] [Y]"),), mixture=MixtureSpec(**choices), training=None
         )

@@ -28,7 +28,7 @@ class Fact:
 
     x: str
     y: str
-    aliases: tuple[str, ...] = field(default=(), compare=False)
+    aliases: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
     """Other right answers for x that are not facts to be asked themselves, such as other names of y."""
 
 

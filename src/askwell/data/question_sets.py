@@ -27,7 +27,7 @@ def read_lm_kbc(imported: Imported, source: Path, name: str) -> None:
                 raise BadFile(path, "'ObjectEntities' must be a list of texts", number)
             for one in objects or [NO_ANSWER]:
                 y, *aliases = texts_of(path, number, {"ObjectEntities": one}, "ObjectEntities")
-                imported.take(name, relation, path, number, Fact(x, y, tuple(aliases)))
+                imported.take(name, relation, path, number, Fact(x, y, aliases=tuple(aliases)))
 
 
 def read_popqa(imported: Imported, source: Path, name: str) -> None:
@@ -53,7 +53,7 @@ def read_popqa(imported: Imported, source: Path, name: str) -> None:
                 raise BadFile(path, "'possible_answers' must be a JSON list of texts", number)
             relation = prop.replace("/", " ")
             aliases = tuple(answer for answer in dict.fromkeys(answers) if answer not in ("", y))
-            imported.take(name, relation, path, number, Fact(subject, y, aliases))
+            imported.take(name, relation, path, number, Fact(subject, y, aliases=aliases))
             if question.count(subject) == 1:
                 templates.setdefault((relation, f"{question.replace(subject, '[X]')} [Y]"), number)
     for (relation, text), number in templates.items():
@@ -79,7 +79,7 @@ def read_entity_questions(imported: Imported, source: Path, name: str) -> None:
             if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
                 raise BadFile(path, f'entry {number} is not of the form {{"question": "…", "answers": ["…", …]}}')
             x, y, *aliases = (text.strip() for text in texts)
-            imported.take(name, relation, path, None, Fact(x, y, tuple(aliases)), SPLIT_FILES[f"{split}.jsonl"])
+            imported.take(name, relation, path, None, Fact(x, y, aliases=tuple(aliases)), SPLIT_FILES[f"{split}.jsonl"])
         if f"{relation}.jsonl" not in imported.sets["prompts"].get(name, {}):
             imported.add_prompt(name, relation, path, None, "[X] [Y]")
     imported.drop_partly_split(source)

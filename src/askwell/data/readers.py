@@ -227,7 +227,7 @@ def parse_facts(path: Path, columns: Columns = USUAL) -> list[Fact]:
     for number, (x, y), fields in COLUMN_FILES[path.suffix.lower()](path, columns.found):
         (of_x,), ys = texts_of(path, number, {x: [fields.get(x)]}, x), texts_of(path, number, fields, y)
         aliases = texts_of(path, number, fields, ALIASES) if fields.get(ALIASES) else ()
-        facts += [Fact(of_x, of_y, aliases) for of_y in ys]
+        facts += [Fact(of_x, of_y, aliases=aliases) for of_y in ys]
     if not facts:
         raise BadFile(path, "the file holds no facts")
     return facts
