@@ -75,7 +75,7 @@ def read_entity_questions(imported: Imported, source: Path, name: str) -> None:
             question, answers = (
                 record.get(key) if isinstance(record, dict) else None for key in ("question", "answers")
             )
-            texts = [question, *(answers if isinstance(answers, list) else [None])]
+            texts: list[Any] = [question, *(answers if isinstance(answers, list) else [None])]
             if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
                 raise BadFile(path, f'entry {number} is not of the form {{"question": "…", "answers": ["…", …]}}')
             x, y, *aliases = (text.strip() for text in texts)
