@@ -47,7 +47,7 @@ def test_the_same_mistake_in_both_places(askwell, tmp_path):
     done = askwell("audit", tmp_path / "a.csv", "--x", "town", "--y", "capital")
     assert done.code == 2
     assert "--x town: there is no such column" in done.err
-    with pytest.raises(library.UsageError, match="`ratio` 7: write three positive numbers"):
+    with pytest.raises(library.UsageError, match="`ratio` 7: write three numbers"):
         library.load_relation(tmp_path / "a.csv", x="country", y="capital", ratio="7")
 
 

@@ -242,6 +242,7 @@ def evaluate(
     prompts: options.Prompts = None,
     mixture: Untuned = MixtureSpec(),  # noqa: B008 - frozen
     split: Literal["train", "dev", "test"] = "test",
+    score: Literal["answer", "statement"] = "answer",
     candidates: options.CandidatesFile = None,
     among: options.Among = None,
     per_fact: Path | None = None,
@@ -268,6 +269,8 @@ def evaluate(
             folder or name of many relations, such as trex_original; --prompts is then the folder or name of their
             prompts.
         split: The facts to ask about.
+        score: Rank y by its own probability, or (statement) by the log-likelihood of the whole sentence that a hard
+            prompt makes of x and y, among those of --candidates or of all ys of the relation, as BEAR does.
         per_fact: A Parquet file to write, with one row per fact.
         trust: Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the prompts
             agree, and what their nearest words score.
@@ -280,33 +283,33 @@ def evaluate(
         raise BadOption("a saved mixture cannot be changed: leave out the options for untuned prompts")
     if trust and split != "test":
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
+    if score == "statement" and (mixtures or mixture != MixtureSpec() or trust):
+        raise BadOption("--score statement is for hard prompts: give --lm and --prompts, and no options of a mixture")
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
     from askwell.answers.candidates import find_candidates
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.machine import set_threads
-    from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
+    from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, score_statements, untuned_jobs
     from askwell.runs.sources import find_mixtures
 
     set_threads(threads)
     named = EvaluationSources(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
-    if mixtures:
-        jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
-    else:
-        jobs = untuned_jobs(prompts or [], mixture, named, note)
+    candidates_of = partial(find_candidates, candidates, among)
     with bar("preparing") as shown:
-        scored = score_jobs(
-            jobs,
-            split,
-            lambda relation: find_candidates(candidates, among, relation),
-            controls=controls and split == "test",
-            trust=trust,
-            risk=risk,
-            confidence=confidence,
-            progress=lambda what, done, total: shown(done, total, what=what),
-            note=note,
-        )
+        watch: Any = {"progress": lambda what, done, total: shown(done, total, what=what), "note": note}
+        if score == "statement":
+            scored = score_statements(prompts or [], named, split, candidates_of, **watch)
+        else:
+            if mixtures:
+                jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
+            else:
+                jobs = untuned_jobs(prompts or [], mixture, named, note)
+            scored = score_jobs(
+                jobs, split, candidates_of,
+                controls=controls and split == "test", trust=trust, risk=risk, confidence=confidence, **watch,
+            )  # fmt: skip
     if per_fact is not None:
         write_outcomes(scored.evaluation.outcomes, per_fact)
         note(f"one row per fact is in {per_fact}")

@@ -95,8 +95,8 @@ class Reading:
 CandidatesFile = Annotated[
     Path | None,
     Parameter(
-        help="A file of candidates, one per line, or of labels with their words (good: good, great): choose answers "
-        "only among these."
+        help="A file of candidates, one per line, or of labels with their words (good: good, great), or a folder with "
+        "a file RELATION.txt for each relation: choose answers only among these."
     ),
 ]
 Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers only among the ys of the train facts.")]

@@ -228,6 +228,8 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
             f"effective prompts: {record.effective_prompts:.1f} of {len(record.prompts)}; the state after "
             f"{record.training.best_pairs} of {record.training.pairs} pairs was best on dev; {seconds:.0f} s in all."
         )
+        if record.dev is not None and record.training.dev_facts < record.dev.facts:
+            lines.append(f"During tuning, {record.training.dev_facts} of the {record.dev.facts} dev facts were scored.")
     follow = f"askwell compare {folder} OTHER" if record.spec.baseline else f'askwell ask {folder} "…"'
     lines.append(f"Saved in {folder}. Next: {follow}, or askwell show {folder}")
     say(*lines)

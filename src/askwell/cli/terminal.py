@@ -92,6 +92,9 @@ def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence
         note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}{way_out_of(reason)}")
 
 
+_SECONDS_BETWEEN_LINES = 30.0
+
+
 def bar(what: str) -> Bar:
-    """Return a bar on stderr that appears at once."""
-    return Bar(what, console=stderr, after=0.0)
+    """Return a bar on stderr that appears at once; a line now and then, where stderr is not a terminal."""
+    return Bar(what, console=stderr, after=0.0, line_every=_SECONDS_BETWEEN_LINES)

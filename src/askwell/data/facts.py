@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations, groupby
 from operator import attrgetter
@@ -28,6 +28,8 @@ class Fact:
 
     x: str
     y: str
+    aliases: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
+    """Other right answers for x that are not facts to be asked themselves, such as other names of y."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,9 @@ class Relation(ShowsItself, SplitLines):
 
     @cached_property
     def golds(self) -> Mapping[str, tuple[str, ...]]:
-        """Return for each x all its right ys over all splits, distinct and sorted."""
+        """Return for each x all its right ys over all splits and their aliases, distinct and sorted."""
         by_x = groupby(canonical((*self.train, *self.dev, *self.test)), key=attrgetter("x"))
-        return {x: tuple(dict.fromkeys(fact.y for fact in facts)) for x, facts in by_x}
+        return {x: tuple(sorted({y for fact in facts for y in (fact.y, *fact.aliases)})) for x, facts in by_x}
 
     def split(self, name: str) -> tuple[Fact, ...]:
         """Return the facts of one split."""
@@ -165,7 +167,7 @@ class Relation(ShowsItself, SplitLines):
     def digest(self) -> str:
         """Return SHA-256 of the content of the splits: the same for the same facts, whatever name or file they came
         from."""
-        content = [[[fact.x, fact.y] for fact in split] for split in self.splits.values()]
+        content = [[[fact.x, fact.y, *fact.aliases] for fact in split] for split in self.splits.values()]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
@@ -176,4 +178,5 @@ def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
 
 def facts_jsonl(facts: Iterable[Fact]) -> str:
     """Return the text of a file of facts, one per line."""
-    return "".join(json.dumps({"sub": fact.x, "obj": fact.y}, ensure_ascii=False) + "\n" for fact in facts)
+    records = ({"sub": fact.x, "obj": fact.y} | ({"aliases": fact.aliases} if fact.aliases else {}) for fact in facts)
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)

@@ -177,8 +177,8 @@ def _named_relation(source: str | Path, columns: Columns, data: Path | None, spl
 
 
 def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
-    """Return the relation whose splits are in a folder. It is not sorted, since the order of train's file decides
-    ties."""
+    """Return the relation whose splits are in a folder; one with test.jsonl alone can be scored, but not trained on. It
+    is not sorted, since the order of train's file decides ties."""
     missing = [file for file in SPLIT_FILES if not (folder / file).is_file()]
     one_file = f"a single file of facts ends in {', '.join(SUFFIXES)}"
     expected = f"a folder of facts has {', '.join(SPLIT_FILES)}"
@@ -187,9 +187,9 @@ def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
         shown = first_few(inside)
         advice = f"this folder holds {len(inside)} of them: name one ({shown})" if inside else one_file
         raise BadFile(folder, f"no facts here: {expected}; {advice}")
-    if missing:
-        raise BadFile(folder / missing[0], f"there is no such file; {expected}")
-    train, dev, test = (tuple(parse_facts(folder / file, columns)) for file in SPLIT_FILES)
+    if missing and missing != ["train.jsonl", "dev.jsonl"]:
+        raise BadFile(folder / missing[0], f"there is no such file; {expected}, or test.jsonl alone")
+    train, dev, test = (() if file in missing else tuple(parse_facts(folder / file, columns)) for file in SPLIT_FILES)
     return SplitLines(_last_part(folder), train, dev, test)
 
 

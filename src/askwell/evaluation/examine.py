@@ -14,8 +14,8 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import EncodedRelation, no_facts_left
-from askwell.answers.strategy import Prior, PromptAnswers
-from askwell.data.facts import Relation, SplitName
+from askwell.answers.strategy import Prior, PromptAnswers, Ranking
+from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import NothingLeft
 from askwell.evaluation.knowledge import PRIOR, PRIOR_CORRECTED, Controls, priors_of
 from askwell.evaluation.labels import label_figures
@@ -71,12 +71,15 @@ class AskedFacts:
         """Return the outcomes of the facts in these rows, and the outcomes corrected by a prior where possible."""
         facts = [self.encoded.facts[row] for row in rows.tolist()]
         own, corrected = self.answers.rank(self.encoded, rows, self.relation.golds, top, record=record, prior=prior)
-        return outcomes_of(self.relation, facts, own), outcomes_of(self.relation, facts, corrected)
+        return self._outcomes(facts, own), self._outcomes(facts, corrected)
 
     def prior_outcomes(self, prior: Prior, top: int = 10) -> list[Outcome]:
         """Return the outcomes if a prior is given as the answer to every x."""
         facts = self.encoded.facts
-        return outcomes_of(self.relation, facts, prior.rank(facts, self.relation.golds, top))
+        return self._outcomes(facts, prior.rank(facts, self.relation.golds, top))
+
+    def _outcomes(self, facts: Sequence[Fact], rankings: Sequence[Ranking]) -> list[Outcome]:
+        return outcomes_of(self.relation, facts, rankings, self.answers.prompts.spec.match)
 
     def evaluation(self, outcomes: Sequence[Outcome]) -> Evaluation:
         """Build the evaluation from the outcomes of all facts."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from askwell.answers.encode import EncodedFacts, LeftOutFact, count_reasons
+from askwell.answers.matching import RightAnswers
 from askwell.answers.strategy import Answers, Ranking
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.evaluation.confidence import calibration, questions_of
@@ -28,7 +29,7 @@ from askwell.evaluation.metrics import (
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.partitions import PartScores, scores_of_parts
 from askwell.evaluation.ranked_pairs import RankedPairs, pairs_together
-from askwell.specs.mixture_spec import AnswersName
+from askwell.specs.mixture_spec import AnswersName, Match
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.to_files import AsFrame, Records
@@ -200,12 +201,19 @@ class Evaluation(ShowsItself, AsFrame):
         )
 
 
-def outcomes_of(relation: Relation, facts: Sequence[Fact], rankings: Sequence[Ranking]) -> list[Outcome]:
-    """Convert rankings to the outcomes of a relation's facts; none if there are no rankings."""
-    return [
-        Outcome(relation=relation.name, x=fact.x, y=fact.y, golds=relation.golds[fact.x], **vars(ranking))
-        for fact, ranking in zip(facts if rankings else (), rankings, strict=True)
-    ]
+def outcomes_of(
+    relation: Relation, facts: Sequence[Fact], rankings: Sequence[Ranking], match: Match = "exact"
+) -> list[Outcome]:
+    """Convert rankings to the outcomes of a relation's facts; none if there are no rankings. Answers that match a right
+    one loosely are golds as well, so that whatever reads outcomes need not know how they match."""
+    found = []
+    for fact, ranking in zip(facts if rankings else (), rankings, strict=True):
+        golds = relation.golds[fact.x]
+        if match == "loose":
+            right = RightAnswers(golds, match)
+            golds = tuple(dict.fromkeys((*golds, *(answer for answer in ranking.answers if answer in right))))
+        found.append(Outcome(relation=relation.name, x=fact.x, y=fact.y, golds=golds, **vars(ranking)))
+    return found
 
 
 def score_facts(answers: Answers, encoded: EncodedFacts, relation: Relation) -> dict[str, Any]:
