@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter, validators
 
 from askwell.cli import options
-from askwell.cli.terminal import bar, note, print_json, print_json_list, say, stdout
+from askwell.cli.terminal import bar, note, note_loading, print_json, print_json_list, say, stdout
 from askwell.cli.terminal import show as show_blocks
 from askwell.data.names import load_prompts, load_relation
 from askwell.data.readers import read_xs
@@ -91,6 +91,7 @@ def ask(
         raise BadOption("nothing to ask: give an x, or --file")
     if column and not file:
         raise BadOption("--column goes with --file")
+    note_loading(lm, folder)
     from askwell.answers.candidates import load_candidates, train_candidates
     from askwell.evaluation.selective import RiskLimits
     from askwell.lms.load import load_lm
@@ -282,6 +283,7 @@ def evaluate(
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
+    note_loading(lm, *mixtures[:3])
     from askwell.answers.candidates import find_candidates
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
@@ -352,6 +354,7 @@ def show(
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_file(path, option)
+    note_loading(lm, mixture)
     from askwell.evaluation.projection import projection_scores
     from askwell.lms.machine import set_threads
     from askwell.mixture.save import read_description

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.cli import options
-from askwell.cli.terminal import bar, note, print_json, say, show
+from askwell.cli.terminal import bar, note, note_loading, print_json, say, show
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
@@ -50,6 +50,7 @@ def train(
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
+    note_loading(lm)
     from askwell.answers.candidates import find_candidates
     from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.runs.build_spec import build_run_spec, prompts_name
@@ -142,6 +143,7 @@ def baseline(
     """
     if lm is None:
         raise BadOption("baseline needs --lm")
+    note_loading(lm)
     from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
@@ -202,6 +204,7 @@ def transfer(
         raise BadOption("transfer needs --lm: the LM to ask with the mixture")
     if not tune and (training != TrainingSpec() or resume):
         raise BadOption("options of tuning, and --resume, need --tune")
+    note_loading(lm, run)
     from askwell.cli.running import note_missing, run_with_bars
     from askwell.files import to_json
     from askwell.lms.load import load_lm
