@@ -68,7 +68,7 @@ def served():
             answers = [[{"y": x[::-1], "probability": 0.25, "by_prompt": [0.25]}] for x in body["xs"]]
             self._reply({"answers": answers, "unseen": [0.0] * len(answers)})
 
-        def log_message(self, format, *args):  # noqa: A002, ARG002 - as http.server calls it
+        def log_message(self, format, *args):  # noqa: A002 - as http.server calls it
             pass
 
     with HTTPServer(("127.0.0.1", 0), Service) as server:

@@ -29,7 +29,7 @@ Untuned = Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")]
 def ask(
     *words: str,
     lm: options.LM = None,
-    prompts: options.Prompts = None,
+    prompts: options.RepeatedPrompts = None,
     facts: str | None = None,
     mixture: Untuned = MixtureSpec(),  # noqa: B008 - frozen
     file: Path | None = None,

@@ -3,7 +3,7 @@ server."""
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ def xs_to_ask(given: Sequence[str], file: Path | None, column: str | None) -> tu
 
 
 @contextmanager
-def served_mixture(address: str, words: Sequence[str]) -> Iterator[tuple[Callable[..., Any], Sequence[str]]]:
+def served_mixture(address: str, words: Sequence[str]) -> Generator[tuple[Callable[..., Any], Sequence[str]]]:
     """Yield a function that asks a mixture on a server, named by the first word unless it is the only one, and the
     other words."""
     from askwell.evaluation.selective import AnsweredX

@@ -73,6 +73,11 @@ def find(source: str, kind: SourceKind, data: Path | None) -> Path:
     path = Path(source)
     if path.exists():
         return path
+    if kind == "prompts" and " " in source:
+        raise BadFile(
+            source,
+            'there is no such file, and a template has two blanks, [X] and [Y], in brackets: "[X] was born in [Y] ."',
+        )
     if data is None:
         raise BadFile(
             source,
