@@ -141,7 +141,7 @@ def load_relation(
     splits)."""
     columns, rule = Columns(x, y), rule_with(split, ratio)
     if not isinstance(source, str | Path):
-        return relation_in_memory(source, columns, split=rule, seed=seed, name=name or "facts")
+        return relation_in_memory(source, columns, split=rule, seed=seed, name=name or y or "facts")
     relation = _named_relation(source, columns, None if data is None else Path(data), rule, seed)
     return relation if name is None else replace(relation, name=name)
 
