@@ -21,7 +21,8 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.description import About, LearnedFrom, RelationRecord, model_card
+from askwell.mixture.description import About, model_card
+from askwell.mixture.learned_from import LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.specs.mixture_spec import MixtureSpec

@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind, EncodedFacts, LeftOutFact
+from askwell.answers.encode import AnswerKind, EncodedFacts
+from askwell.answers.left_out import LeftOutFact
 from askwell.answers.likelihood import Likelihood, ReadOnce
 from askwell.answers.matching import form_of
 from askwell.answers.reply import PromptReply, Replies, Reply

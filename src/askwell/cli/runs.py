@@ -134,7 +134,7 @@ def report(
         Parameter(name="--format", consume_multiple=True, negative=""),
     ] = None,
     where: Where = None,
-    drawn: NotNegative = 4,
+    drawn: NotNegative = 0,
     json: Json = False,
 ) -> None:
     """Say what was found in some runs, with tables and figures, as Markdown, LaTeX, CSV and HTML.
@@ -144,7 +144,7 @@ def report(
     Args:
         out: The folder to write to; default: the folder report in the store.
         formats: One or more formats to write; default: all.
-        drawn: How many tuned mixtures to draw as words; with 0, none is drawn and no LM is loaded.
+        drawn: How many tuned mixtures to draw as words, for which their LMs are loaded.
     """
     from askwell.views.study import FORMATS, make_report
 
@@ -163,15 +163,18 @@ def report(
         note(f"  {path.relative_to(folder)}")
 
 
-def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, lm: LM = None) -> None:
+def export(
+    run: Path, /, *, out: Path = Path("run.html"), where: Where = None, drawn: Flag = False, lm: LM = None
+) -> None:
     """Write a run as one self-contained HTML file for a colleague: scores, trust, prompts, some answers.
 
     Args:
         run: A run, a folder of runs, or a store.
         out: The HTML file.
+        drawn: Also draw the tuned prompts as words, for which the LM is loaded; so does --lm.
     """
     need_writable_file(out, "--out")
     from askwell.views.one_run import export_run
 
-    write_whole(out, export_run(run, where, lm, note=note))
+    write_whole(out, export_run(run, where, lm, drawn=drawn or lm is not None, note=note))
     note(f"written to {out}")

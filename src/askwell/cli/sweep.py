@@ -1,5 +1,7 @@
 """`askwell sweep` and `askwell demo`."""
 
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -164,5 +166,14 @@ def demo(
     else:
         show_document(made.study.found())
         show_section("The report", Paragraph(f" {made.report}"))
-        show_section("What to try next", Code(made.next_steps))
+        show_section("What to try next", Code(_as_installed(made.next_steps)))
         note(f"\n{time.monotonic() - started:.0f} s in all.")
+
+
+def _as_installed(steps: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return commands as they can be pasted, also where askwell is in an environment that is not on the PATH."""
+    program = Path(sys.executable).with_name("askwell")
+    if shutil.which("askwell") is not None or not program.exists():
+        return steps
+    near = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
+    return tuple((command.replace("askwell", str(near), 1), what) for command, what in steps)

@@ -3,17 +3,18 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import combinations, groupby
+from itertools import chain, combinations, groupby
 from operator import attrgetter
-from typing import Literal, get_args
+from typing import Literal, get_args, overload
 
 from askwell.calls import checked_or
 from askwell.errors import BadOption, did_you_mean
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
+from askwell.views.to_files import AsFrame, Records
 from askwell.views.to_text import ShowsItself
 
 SplitName = Literal["train", "dev", "test"]
@@ -117,7 +118,7 @@ class SplitLines:
 
 @checked_or("a Relation is made by askwell.load_relation, from a name, a file, pairs, a dictionary or a frame")
 @dataclass(frozen=True, repr=False)
-class Relation(ShowsItself, SplitLines):
+class Relation(ShowsItself, SplitLines, AsFrame):
     """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
 
     counts: Counts
@@ -126,6 +127,27 @@ class Relation(ShowsItself, SplitLines):
         # Sorted here, not by the reader, so that no relation can carry the order of lines on disk into a result.
         for name, facts in self.splits.items():
             object.__setattr__(self, name, canonical(facts))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.splits.values()))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Fact]:
+        return chain(*self.splits.values())
+
+    @overload
+    def __getitem__(self, which: int) -> Fact: ...
+    @overload
+    def __getitem__(self, which: str | slice) -> tuple[Fact, ...]: ...
+    def __getitem__(self, which: int | str | slice) -> Fact | tuple[Fact, ...]:
+        """Return a split by its name, or facts by their number: those of train come first, then dev, then test."""
+        return self.split(which) if isinstance(which, str) else tuple(self)[which]
+
+    def records(self) -> Records:
+        """Return a row for each fact: its split, x and y."""
+        return [{"split": name, "x": fact.x, "y": fact.y} for name, facts in self.splits.items() for fact in facts]
 
     def summary(self) -> Document:
         """Return its splits with their sizes and an example of each, and what is worth mentioning about them."""

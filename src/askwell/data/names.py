@@ -73,6 +73,11 @@ def find(source: str, kind: SourceKind, data: Path | None) -> Path:
     path = Path(source)
     if path.exists():
         return path
+    if kind == "prompts" and " " in source:
+        raise BadFile(
+            source,
+            'there is no such file, and a template has two blanks, [X] and [Y], in brackets: "[X] was born in [Y] ."',
+        )
     if data is None:
         raise BadFile(
             source,
@@ -136,7 +141,7 @@ def load_relation(
     splits)."""
     columns, rule = Columns(x, y), rule_with(split, ratio)
     if not isinstance(source, str | Path):
-        return relation_in_memory(source, columns, split=rule, seed=seed, name=name or "facts")
+        return relation_in_memory(source, columns, split=rule, seed=seed, name=name or y or "facts")
     relation = _named_relation(source, columns, None if data is None else Path(data), rule, seed)
     return relation if name is None else replace(relation, name=name)
 

@@ -5,7 +5,7 @@ prior, and each prompt's best answer; the prior itself needs the x's of train, a
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedRelation, no_facts_left
+from askwell.answers.encode import EncodedRelation
+from askwell.answers.left_out import no_facts_left
 from askwell.answers.strategy import Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import NothingLeft
@@ -21,15 +22,12 @@ from askwell.evaluation.knowledge import PRIOR, PRIOR_CORRECTED, Controls, prior
 from askwell.evaluation.labels import label_figures
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.ranked_pairs import ranked_pairs
-from askwell.evaluation.scoring import Evaluation, outcomes_of
+from askwell.evaluation.scoring import Evaluation, Progress, outcomes_of
 from askwell.mixture.mixture import Mixture
 from askwell.views.to_text import Bar
 
 CHOSEN_ON: SplitName = "dev"
 """The best control is chosen on this split; controls need no LM for it."""
-Progress = Callable[[int, int], None] | bool | None
-"""A function that is called with the number of facts done and their total, or whether a terminal or notebook may show a
-progress bar if it takes long."""
 
 
 class AskedFacts:

@@ -3,16 +3,14 @@
 A tuned vector is near a word without being that word. The score of the words alone shows how much to read into them.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.data.facts import Relation, SplitName
+from askwell.data.facts import Relation
 from askwell.errors import BadOption
-from askwell.evaluation.examine import Examination, Progress, evaluate_split, examine
-from askwell.evaluation.metrics import Scores
+from askwell.evaluation.examine import Examination, evaluate_split, examine
+from askwell.evaluation.scoring import Progress, Projection
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 
@@ -45,21 +43,6 @@ def closest_words(
         best, order = torch.cat([best, part], 1).sort(dim=1, descending=True, stable=True)
         best, best_words = best[:, :count], torch.cat([best_words, words[places]], 1).gather(1, order)[:, :count]
     return best_words, (best - log_total[:, None]).exp(), (logit_of_asked - log_total).exp()
-
-
-@dataclass(frozen=True)
-class Projection:
-    """The scores of a mixture, and of its nearest words in its place, on the same facts, as means over facts."""
-
-    relation: str
-    split: SplitName
-    vocabulary: str
-    facts: int
-    left_out: int
-    tuned: Scores
-    projected: Scores
-    changed: float
-    """The fraction of prompt tokens, from 0 to 1, whose nearest word differs from that of the hard prompt."""
 
 
 @torch.no_grad()

@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
+from askwell.answers.encode import EncodedFacts, EncodedRelation
+from askwell.answers.left_out import LeftOutFact, count_reasons
 from askwell.answers.strategy import Answers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName

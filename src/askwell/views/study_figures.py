@@ -8,8 +8,6 @@ from scipy.stats import binomtest
 
 from askwell.errors import AskwellError
 from askwell.evaluation.metrics import units_of
-from askwell.lms.frozen import FrozenLM
-from askwell.mixture.mixture import Mixture
 from askwell.views.charts import Curve, IntervalRow, intervals_chart, panels_chart
 from askwell.views.document import Drawing, headed
 from askwell.views.drawing import Chart
@@ -91,6 +89,11 @@ def _preference(run: KeptRun) -> tuple[int, int, str]:
 
 def prompt_drawings(runs: Sequence[KeptRun]) -> tuple[list[Drawing], list[str]]:
     """Return the drawings, and why some could not be made, since nearest words need the LM itself."""
+    if not runs:
+        return [], []
+    from askwell.lms.frozen import FrozenLM
+    from askwell.mixture.mixture import Mixture
+
     drawings: list[Drawing] = []
     problems: list[str] = []
     loaded: dict[str, FrozenLM] = {}
