@@ -100,8 +100,12 @@ COMMANDS = (
         ("askwell serve", "askwell serve store --port 8000"),
     ),
     Command(
-        "export", "runs:export", "Write a run as one self-contained HTML file.",
-        ("askwell export capitals --out capitals.html",),
+        "export", "runs:export", "Write a run as one HTML file or for Inspect, or a relation for lm-eval.",
+        (
+            "askwell export capitals --out capitals.html",
+            "askwell export capitals --to inspect --out logs",
+            "askwell export testbed:capital --to lm-eval --out capital-task",
+        ),
     ),
     Command(
         "stats", "data:stats", "Print the paper's statistics of relations and prompts.",
