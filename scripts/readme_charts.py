@@ -18,7 +18,7 @@ RELATIONS = {
     "place_of_birth": "place of birth",
     "date_of_birth": "date of birth",
 }
-WITHOUT, HAND, TUNED = "always the most frequent answer", "asked by hand", "with one tuned prompt"
+WITHOUT, HAND, TUNED = "most frequent answer", "asked by hand", "one tuned prompt"
 SOFT, BEFORE = "one soft prompt", "as it was"
 PARTS = {
     "forgotten": "unlearned facts",
@@ -56,10 +56,9 @@ def gone_or_hidden() -> Chart:
         return 100 * sum(shares) / len(shares)
 
     gaps = [
-        Gap(label, mean(SOFT, part), mean("by hand", part), aside=part == "never told")
-        for part, label in PARTS.items()
+        Gap(label, mean("by hand", part), mean(SOFT, part), aside=part == "never told") for part, label in PARTS.items()
     ]
-    return gaps_chart(gaps, first=TUNED, second=HAND, measure="Facts found after unlearning, in per cent")
+    return gaps_chart(gaps, first=HAND, second=TUNED, measure="Facts found after unlearning, in per cent")
 
 
 def main() -> None:

@@ -396,8 +396,8 @@ def test_the_header_of_the_card_has_the_test_scores_as_the_hub_reads_them() -> N
     about = About(relation=RelationRecord(name="P19"), scores=scores)
     card = model_card(Mixture(FrozenLM(*tiny.TINY["bert"]()), TEMPLATES[:1]), about)
     card = ModelCard(str(card))
-    results = card.data.eval_results
-    assert results is not None
+    data: Any = card.data
+    results = data.eval_results
     assert [(one.metric_type, one.metric_value) for one in results] == [("p@1", 75.0), ("mrr", 80.5)]
     assert {(one.dataset_name, one.dataset_split) for one in results} == {("P19", "test")}
 

@@ -142,28 +142,23 @@ def test_without_the_harness_a_sentence_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("untuned", [True, False])
 def test_the_harness_and_askwell_agree_on_every_fact(untuned, tuned, tmp_path, monkeypatch):
-    pytest.importorskip("lm_eval", reason="the lm-evaluation-harness is not installed: pip install lm_eval")
+    harness = pytest.importorskip("lm_eval", reason="the lm-evaluation-harness is not installed: pip install lm_eval")
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     relation = REPEATED
     task = write_task(relation, tmp_path / "task")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the harness's own
-        import lm_eval
-        from lm_eval.tasks import TaskManager
-
+        tasks = pytest.importorskip("lm_eval.tasks")
         register()
         lm = {"lm": str(tuned.parent / "lm"), "prompts": TEMPLATES[0]}
-        found = lm_eval.simple_evaluate(
+        found = harness.simple_evaluate(
             "askwell",
             model_args=lm if untuned else {"mixture": str(tuned)},
             tasks=[task],
-            task_manager=TaskManager(include_path=str(tmp_path / "task"), include_defaults=False),
+            task_manager=tasks.TaskManager(include_path=str(tmp_path / "task"), include_defaults=False),
             bootstrap_iters=0,
         )
-    if untuned:
-        mixture = Mixture(askwell.load_lm(lm["lm"]), lm["prompts"])
-    else:
-        mixture = Mixture.from_pretrained(tuned)
+    mixture = Mixture(askwell.load_lm(lm["lm"]), lm["prompts"]) if untuned else Mixture.from_pretrained(tuned)
     candidates = askwell.load_candidates(tmp_path / "task" / "candidates.txt")
     own = askwell.evaluate(mixture, relation, candidates=candidates)
     samples = sorted(found["samples"][task], key=lambda sample: sample["doc_id"])

@@ -128,10 +128,10 @@ def load_relation(
     """Return the relation of a name, a path, or facts in memory.
 
     A name is testbed:capital, trex_original/P19 in the `data` folder, or hub:NAME:SPLIT for a data set on the hub
-    (without :SPLIT, its own train, validation and test), which needs `datasets`. A path is a folder with train.jsonl, dev.jsonl
-    and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary from x to
-    y (or to several ys), or a table: a pandas or polars frame, an Arrow table, a datasets.Dataset; or a dictionary of
-    these by split. `x` and `y` name the columns if they are not called x and y.
+    (without :SPLIT, its own train, validation and test), which needs `datasets`. A path is a folder with train.jsonl,
+    dev.jsonl and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary
+    from x to y (or to several ys), or a table: a pandas or polars frame, an Arrow table, a datasets.Dataset; or a
+    dictionary of these by split. `x` and `y` name the columns if they are not called x and y.
 
     Facts that are not split yet are split at random with `seed`: 80-10-10, or in another `ratio` such as "70-15-15";
     `split` is "random", "stratified" (each y has the same share of every split) or "distinct-y" (no y is in two
@@ -247,7 +247,9 @@ def read_fact_set(
         return FactSet(source, tuple(replace(relation, name=name) for name, relation in relations.items()), False)
     # Results do not name paths of this machine.
     name = (Path(source).name or source) if Path(source).exists() else source
-    folder = None if source.startswith((*PREFIXES, HUB)) or split is not None else find(source, "facts", data_folder(data))
+    folder = (
+        None if source.startswith((*PREFIXES, HUB)) or split is not None else find(source, "facts", data_folder(data))
+    )
     if folder is None or folder.is_file():
         return FactSet(name, (_named_relation(source, columns, data, split, seed),), is_single=True)
     if inner := _relation_folders(folder):

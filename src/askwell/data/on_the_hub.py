@@ -19,15 +19,14 @@ def read_hub(source: str) -> tuple[str, Any]:
         import datasets
     except ImportError:
         raise BadOption(
-            f"{source}: data sets of the hub are read by `datasets`, which is not installed: pip install "
-            "'askwell[hub]'"
+            f"{source}: data sets of the hub are read by `datasets`, which is not installed: pip install 'askwell[hub]'"
         ) from None
     name, _, split = source.removeprefix(HUB).partition(":")
     path, _, config = name.partition("@")
     if not path:
         raise BadOption(f"{source} names no data set: write hub:NAME:SPLIT, e.g. hub:owner/capitals:train")
     try:
-        rows = datasets.load_dataset(path, config or None, split=split or None)
+        rows: Any = datasets.load_dataset(path, config or None, split=split or None)
     except Exception as error:  # datasets raises errors of many libraries
         problem = str(error).strip().splitlines() or [type(error).__name__]
         raise BadFile(source, f"datasets cannot read it: {clipped(problem[0], 300)}") from error

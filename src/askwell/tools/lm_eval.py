@@ -43,7 +43,9 @@ class HarnessModel:
         super().__init__()
         unknown = [name for name in harness if name not in ("batch_size", "max_batch_size")]
         if unknown:
-            raise BadOption(f"--model_args {unknown[0]}: {MODEL} takes mixture; or lm, prompts and facts; device, dtype")
+            raise BadOption(
+                f"--model_args {unknown[0]}: {MODEL} takes mixture; or lm, prompts and facts; device, dtype"
+            )
         if (mixture is None) == (prompts is None):
             raise BadOption("--model_args needs mixture=FOLDER, or lm=NAME and prompts=FILE for untuned prompts")
         if device and device.startswith("cuda") and not torch.cuda.is_available():
