@@ -193,6 +193,13 @@ class ListedAnswers(Answers):
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def of_each(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, "xs ys"]:
+        """Return log p(y | x, r) of every y for every x, not normalised over the ys; -inf for one not in the list."""
+        self.check_askable(xs)
+        found = torch.cat([self.log_probs(*batch) for batch in self._in_batches(xs, self.asked_at_once)])
+        found = torch.nn.functional.pad(found, (0, 1), value=-torch.inf)
+        return found[:, [self.count if number is None else number for number in self.numbers_of(ys)]]
+
     def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
         """Yield the best answers of every prompt by itself to each x; among candidates, probabilities sum to one."""
         self.check_askable(xs)

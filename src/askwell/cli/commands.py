@@ -121,8 +121,12 @@ COMMANDS = (
         group=_RUNS,
     ),
     Command(
-        "export", "runs:export", "Write a run as one self-contained HTML file.",
-        ("askwell export capitals --out capitals.html",),
+        "export", "runs:export", "Write a run as one HTML file or for Inspect, or a relation for lm-eval.",
+        (
+            "askwell export capitals --out capitals.html",
+            "askwell export capitals --to inspect --out logs",
+            "askwell export testbed:capital --to lm-eval --out capital-task",
+        ),
         group=_RUNS,
     ),
     Command(

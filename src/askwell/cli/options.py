@@ -46,8 +46,8 @@ class Loading:
 Facts = Annotated[
     str,
     Parameter(
-        help="The relation: a folder with train/dev/test.jsonl, one .jsonl/.csv/.tsv file to be split, or a "
-        "name such as trex_original/P19 in the data folder."
+        help="The relation: a folder with train/dev/test.jsonl, one .jsonl/.csv/.tsv file to be split, a "
+        "name such as trex_original/P19 in the data folder, or hub:NAME:SPLIT for a data set on the hub."
     ),
 ]
 _PROMPTS = (

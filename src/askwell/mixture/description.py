@@ -1,10 +1,11 @@
 """What is known about a mixture besides its tensors: the config.json of a saved one, and its model card."""
 
 import json
+import re
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from pydantic import BaseModel, ConfigDict, Field
 
 from askwell.answers.candidates import Candidates
@@ -95,14 +96,21 @@ class Description(About):
     """The hash of all the rest."""
 
 
+_BESIDE_SCORES = {"facts", "vocabulary", "log_loss", "units"}
+"""What comes with the scores of a split; whatever else was measured is shown."""
+
+
 # ── the model card ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def model_card(mixture: PromptSet, about: About) -> ModelCard:
     """Return the card as huggingface_hub keeps it: a header for machines, a text for people."""
     identity = mixture.lm.identity
+    results = _eval_results(about)
     header = ModelCardData(
         library_name="askwell",
+        model_name=results[0].dataset_name if results else None,
+        eval_results=results or None,
         base_model=None if identity.revision is None else identity.name,
         tags=["askwell", "soft-prompts", "mixture-of-prompts"],
         license="apache-2.0",
@@ -129,6 +137,27 @@ def model_card(mixture: PromptSet, about: About) -> ModelCard:
         *map(markdown_section, sections),
     ]
     return ModelCard("\n".join(parts), ignore_metadata_errors=False)
+
+
+def _eval_results(about: About) -> list[EvalResult]:
+    """Return the test scores as the hub shows them on a model's page; none for what was not scored."""
+    found = about.scores.get("test", {})
+    if about.relation is None:
+        return []
+    name_of_facts = re.sub(r"[^\w\s:./-]+", "_", visible(about.relation.name))  # YAML's header has no escapes for HTML
+    return [
+        EvalResult(
+            task_type="question-answering",
+            dataset_type=name_of_facts,
+            dataset_name=name_of_facts,
+            dataset_split="test",
+            metric_type=name.lower(),
+            metric_name=f"{name} ({found.get('units', 'in per cent')})",
+            metric_value=figure,
+        )
+        for name, figure in found.items()
+        if name not in _BESIDE_SCORES and figure is not None
+    ]
 
 
 def _usage(mixture: PromptSet) -> str:
@@ -173,9 +202,8 @@ def _learned_from(mixture: PromptSet, about: About) -> Block:
 def _scores(scores: dict[str, Any]) -> list[Block]:
     if not scores:
         return [Paragraph("No scores have been measured yet.")]
-    # Whatever was measured is shown, except what comes with the scores.
-    beside = {"facts", "vocabulary", "log_loss", "units"}
-    metrics = list(dict.fromkeys(name for figures in scores.values() for name in figures if name not in beside))
+    metrics = [name for figures in scores.values() for name in figures if name not in _BESIDE_SCORES]
+    metrics = list(dict.fromkeys(metrics))
     rows = [
         (split, str(of["facts"]), *(_or_dash(of.get(name)) for name in metrics), visible(str(of["vocabulary"])))
         for split, of in scores.items()

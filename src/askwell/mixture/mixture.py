@@ -20,12 +20,13 @@ from askwell.answers.encode import (
     kind_of_facts,
     kind_without_facts,
 )
+from askwell.answers.listed import ListedAnswers
 from askwell.answers.reply import AllReplies, Replies
 from askwell.answers.strategy import Answers
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
-from askwell.errors import BadOption, UsageError
+from askwell.errors import BadOption, NothingLeft, UsageError
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, model_card
@@ -247,6 +248,18 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         places = [place for place, y in enumerate(ys) if y in row_of]
         found[places] = known[[row_of[ys[place]] for place in places]].to(found.dtype)
         return found
+
+    @checked
+    def candidate_log_probs(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, "xs ys"]:
+        """Return log p(y | x, r) of every y for every x, the ys read as candidates: through a tree of what they share,
+        without gradients, and not normalised; -inf for a y that cannot be an answer. An x that cannot be asked is an
+        error."""
+        try:
+            answers = self.answering(as_candidates(ys))
+        except NothingLeft:
+            return self.vectors.new_full((len(xs), len(ys)), -torch.inf)
+        assert isinstance(answers, ListedAnswers)
+        return answers.of_each(xs, ys)
 
     @checked
     def configure_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:

@@ -292,6 +292,10 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
         scores = {"test, untuned": made.untuned.for_card(), **scores}
     if "dev" in evaluations:
         scores = {"dev": evaluations["dev"].for_card(), **scores}
+    beside = {"facts": record.test.facts, "vocabulary": record.test.vocabulary}
+    for control in record.controls.values():
+        if control.test is not None:
+            scores[f"test without knowledge of x: {control.description}"] = {**control.test, **beside}
     return About(
         relation=record.relation,
         learned_from=made.learned_from,
