@@ -135,7 +135,8 @@ def sweep_toml(sweep: SweepSpec, about: str) -> str:
     given["lms"] = [lm.source for lm in sweep.lms]
     for name, setting in sweep.settings.items():
         own = setting.model_dump(mode="json", exclude_unset=True)
-        given["settings"][name] = own | own.pop("mixture", {}) | own.pop("training", {})
+        mixture, training = own.pop("mixture", {}), own.pop("training", {})
+        given["settings"][name] = own | mixture | training
     lines = [*(f"# {line}" for line in about.splitlines())]
     lines += [f"{key} = {_toml(value)}" for key, value in given.items() if key not in tables]
     for key in tables:
