@@ -90,6 +90,14 @@ COMMANDS = (
         group=_LEARN, common=(*_READING, "out", "shots", "seed", "pairs", "minutes", "resume", "overwrite", "json"),
     ),
     Command(
+        "probe", "probe:probe", "Find out what an LM knows, and write a knowledge card.",
+        (
+            "askwell probe testbed2:bert --set testbed2 --minutes 5",
+            "askwell probe smollm2 --set trex_original --minutes 60",
+            "askwell probe smollm2 gemma3-270m --plan",
+        ),
+    ),
+    Command(
         "transfer", "train:transfer", "Ask another LM with a mixture that one LM learned, or tune it from there.",
         (
             "askwell transfer capitals --lm testbed:roberta --out capitals-roberta",
