@@ -42,6 +42,7 @@ def gate_of(mixture):
 
 def fitted(name, *, size=1.0):
     mixture = moved(exact(name), usable(name), GATE)
+    assert mixture.representation is not None
     mixture.representation.fit(words(exact(name), XS)[0])
     gate_of(mixture).data.mul_(size)
     return mixture
