@@ -15,8 +15,8 @@ from askwell.specs.mixture_spec import MixtureSpec, WeightingName
 Signal = Literal["x", "answers", "kind"]
 """What can speak for a prompt, given x: log p(x | t), for which the LM reads every question once more, how certain the
 prompt is of its answer, or what kind of x it is, f(x), for which the LM reads x alone, once."""
-Evidence = Float[Tensor, "facts *signals"]
-"""What a weighting reads: a number for each fact and prompt, several of them on a further axis, or f(x)."""
+Evidence = Float[Tensor, "facts each *signals"]
+"""What a weighting reads of each fact: a number for each prompt, several of them on a further axis, or f(x)."""
 
 
 class Weighting(nn.Module):
