@@ -120,7 +120,7 @@ def _note_mixture(mixture: Mixture) -> None:
             f"{mixture.dropped_examples} of {wanted} examples did not fit into the LM's "
             f"maximum input of {mixture.lm.context} tokens and were dropped, starting with the first of each prompt"
         )
-    if mixture.weighting.reads == "x" and mixture.finds_every_x_alike:
+    if mixture.weighting.reads == ("x",) and mixture.finds_every_x_alike:
         note(
             "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
             "equally probable with all of them"

@@ -59,6 +59,8 @@ def project(mixture: Mixture) -> Mixture:
     projected.left_out_prompts = list(mixture.left_out_prompts)
     projected.vectors.copy_(mixture.lm.word_vectors(_nearest(mixture)))
     projected.weighting.load_state_dict(mixture.weighting.state_dict())
+    if projected.representation is not None and mixture.representation is not None:
+        projected.representation.load_state_dict(mixture.representation.state_dict())
     return projected
 
 

@@ -326,7 +326,8 @@ def work_of(spec: RunSpec, relation: Relation) -> float:
         trained = prompts * train if asked_once else BACKWARD * schedule.pairs
         nearest_words = prompts * len(relation.test)
         work += trained + scores * prompts * dev + nearest_words
-    return work * (1 + len(WEIGHTINGS[spec.mixture.weighting].reads))  # the LM reads once more for each signal
+    signals = [signal for signal in WEIGHTINGS[spec.mixture.weighting].reads if signal != "kind"]
+    return work * (1 + len(signals))  # the LM reads once more for each signal, but every x alone only once
 
 
 def _seconds(lm: FrozenLM, tasks: list[RunTask]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from askwell.files import is_utf8
 from askwell.specs.base import Spec
 
 Initial = Literal["words", "random", "random-full"]
-WeightingName = Literal["static", "data-dependent", "certainty", "combined"]
+WeightingName = Literal["static", "data-dependent", "certainty", "combined", "gate"]
 Match = Literal["exact", "loose"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
@@ -30,7 +30,8 @@ class MixtureSpec(Spec):
     """Perturb the prompt tokens at all layers, not only at layer 0."""
     weighting: WeightingName = "static"
     """Use the same prompt weights for every x, or weights that also depend on how probable each prompt finds x
-    (data-dependent), on how certain each prompt is of its answer (certainty), or on both (combined)."""
+    (data-dependent), on how certain each prompt is of its answer (certainty), on both (combined), or on a learned gate
+    that sees what the LM makes of x (gate)."""
     initial: Initial = "words"
     """Initialise the prompt vectors from the prompts' words, or at random."""
     copies: int = Field(default=1, ge=1, le=1000)

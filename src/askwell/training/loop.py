@@ -164,6 +164,8 @@ def _train(
     if state is not None:
         mixture.load_state_dict(state.parameters)
     else:
+        if mixture.representation is not None and not mixture.representation.is_fitted:
+            mixture.representation.fit(train_facts.xs)
         untuned = _copy(mixture)
         first = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
         state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={}, prompts=0)
