@@ -30,7 +30,9 @@ def test_effective_prompts_are_told_over_relations_of_each_the_mean_over_seeds(s
     study = effective_table(lines_of(kept_runs(store.runs())), "set")
     # The relations' means are 4, 2 and 6.
     entropy = sum(map(math.log2, (3, 5, 1, 3, 6, 6))) / 6
-    assert shown(study) == [("bert-base-cased", "mined, tuned", ["2.0", "4.0", "2.0", "2.0", "6.0", "–", f"{entropy:.2f}"])]
+    assert shown(study) == [
+        ("bert-base-cased", "mined, tuned", ["2.0", "4.0", "2.0", "2.0", "6.0", "–", f"{entropy:.2f}"])
+    ]
     assert study is not None
     values = {record["figure"]: record["value"] for record in study.records}
     assert values == {
@@ -66,7 +68,7 @@ def test_each_set_has_its_tables(store):
     keep(store, [1], "google_re/place_of_death", setting="init", tuned=False)
     names = [table.name for table in study_of(store.runs(), drawn=0).tables]
     assert names == [
-        "all_scores-google_re", "all_scores-trex_distinct", "effective_prompts-trex_distinct",
+        "all_scores-google_re", "all_scores-trex_distinct", "paper-trex_distinct", "effective_prompts-trex_distinct",
         "believe-trex_distinct", "parts-trex_distinct",
     ]  # fmt: skip
 

@@ -178,7 +178,12 @@ class LMFindings:
 
     def _steps(self, before: str, after: str, what: str) -> list[str]:
         """Return where a step from one kind to the next helped, hurt, or made no clear difference."""
-        found: dict[str, list[str]] = {"clearly helps": [], "makes no clear difference to": [], "hurts": [], _UNTESTED: []}
+        found: dict[str, list[str]] = {
+            "clearly helps": [],
+            "makes no clear difference to": [],
+            "hurts": [],
+            _UNTESTED: [],
+        }
         for line in dict.fromkeys(cell.line for cell in self.cells):
             first, second = line.group(before), line.group(after)
             step = change_of(first, second, "P@1")

@@ -13,7 +13,7 @@ from askwell.views.document import MISSING, Cell, Column, ColumnGroup, Row, head
 from askwell.views.findings import LMFindings
 from askwell.views.paper_figures import paper_effective_prompts, paper_score
 from askwell.views.printable import signed
-from askwell.views.study_cells import ARROWS, DEEP, INIT, SOFT, STATIC, WEIGHTS, RunGroup, change_of, in_words, place_of
+from askwell.views.study_cells import DEEP, INIT, KINDS, SOFT, STATIC, WEIGHTS, RunGroup, change_of, in_words, place_of
 from askwell.views.study_rows import (
     Draft,
     Line,
@@ -62,23 +62,32 @@ def scores_table(findings: Sequence[LMFindings], fact_set: str) -> StudyTable:
             draft.records.append(found)
         row.append(Cell(str(cell.group.facts)))
         draft.rows.append(Row(cell.label, tuple(row), begins, _which(cell.line, groups)))
-    more = [Column("gain in P@1", "by tuning"), *([Column("macro P@1", "over relations")] if several else []), Column("facts")]
+    more = [
+        Column("gain in P@1", "by tuning"),
+        *([Column("macro P@1", "over relations")] if several else []),
+        Column("facts"),
+    ]
     caption = caption_of("all_scores", groups, threshold=SIGNIFICANT)
     return draft.finished("all_scores", fact_set, [ColumnGroup("", (*_METRIC_COLUMNS, *more))], caption)
 
 
 def paper_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
-    """Return init, soft and deep, as the paper calls them, where it has figures to show below ours."""
-    lines = [line for line in lines if any(paper_score(line, kind, "P@1") is not None for kind in ARROWS)]
-    groups, draft = groups_of(lines, ARROWS), Draft()
+    """Return what was tuned (init, soft, deep, …), as the paper calls it, where it has figures to show below ours."""
+    lines = [line for line in lines if any(paper_score(line, kind, "P@1") is not None for kind in KINDS)]
+    kinds = [
+        kind
+        for kind in KINDS
+        if any(line.group(kind) is not None or paper_score(line, kind, "P@1") is not None for line in lines)
+    ]
+    groups, draft = groups_of(lines, kinds), Draft()
     for line, begins in headed(lines, lambda line: line.lm):
         figures = [
             scored(line, kind, metric, paper=paper_score(line, kind, metric))
-            for kind in ARROWS
+            for kind in kinds
             for metric in TABLE_METRICS
         ]
         draft.add(line.label, figures, begins=begins, note=_which(line, groups))
-    columns = [ColumnGroup(kind, _METRIC_COLUMNS, in_words(kind)) for kind in ARROWS]
+    columns = [ColumnGroup(kind, _METRIC_COLUMNS, in_words(kind)) for kind in kinds]
     return draft.finished("paper", fact_set, columns, caption_of("paper", groups)) if lines else None
 
 
