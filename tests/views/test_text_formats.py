@@ -86,7 +86,7 @@ def study(tmp_path):
 def test_csv_reads_back_with_all_digits(study):
     table = study.tables[0]
     rows = list(csv.DictReader(io.StringIO(csv_table(FIELDS, table.records))))
-    assert len(rows) == len(table.records) == 2 * 9
+    assert len(rows) == len(table.records) == 4 * 4
     for row, record in zip(rows, table.records, strict=True):
         assert row["prompts"] == record["prompts"]
         assert (float(row["value"]) if row["value"] else None) == record["value"]

@@ -40,7 +40,7 @@ _CHANCE = 0.05
 """From this p-value on, a difference may be chance."""
 _UNTESTED = "changes (with no test, since answers before tuning are not kept)"
 _MOST_LISTED = 8
-_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 46
+_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 60
 Parts = Mapping[str, Sequence[Outcome]]
 
 

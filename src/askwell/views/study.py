@@ -72,7 +72,9 @@ class FactSetStudy:
         sections += some_answers(self.findings)
         if self.trust_tables:
             believe, *further = self.trust_tables
-            explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in self.trust]
+            best = {(of.lm, of.best_tuned.line.label, of.best_tuned.kind) for of in self.findings if of.best_tuned}
+            shown_cells = [cell for cell in self.trust if (cell.line.lm, cell.line.label, cell.kind) in best]
+            explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in shown_cells]
             sections.append(Section(believe.title, (shown(believe), *explained, Figure(self.trust_charts, ""))))
             sections += [Section(made.title, (shown(made),)) for made in further]
         return sections
