@@ -93,8 +93,8 @@ def test_csv_reads_back_with_all_digits(study):
     soft = next(row for row in rows if row["kind"] == "soft" and row["figure"] == "P@1" and "%" in row["prompts"])
     assert float(soft["value"]) == 100 * 3.5 / 6
     assert soft["test_facts"] == "6"
-    missing = next(row for row in rows if row["prompts"] == "single" and row["kind"] == "deep")
-    assert (missing["value"], missing["test_facts"]) == ("", "")
+    lone = next(row for row in rows if row["prompts"] == "single")
+    assert (lone["deviation"], lone["gain"], lone["test_facts"]) == ("", "", "1")
 
 
 def test_the_latex_report_is_balanced_and_holds_every_table(study):

@@ -49,7 +49,13 @@ def scores_table(findings: Sequence[LMFindings], fact_set: str) -> StudyTable:
         before = None if cell.kind == INIT else cell.line.group(INIT)
         steps = {metric: change_of(before, cell.group, metric) for metric in TABLE_METRICS}
         figures = [
-            scored(cell.line, cell.kind, metric, gain=step and step.gain, p=step and step.p)
+            scored(
+                cell.line,
+                cell.kind,
+                metric,
+                gain=None if step is None else step.gain,
+                p=None if step is None else step.p,
+            )
             for metric, step in steps.items()
         ]
         gain, row = steps["P@1"], [shown for shown, _ in figures]
