@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from lines import RESULTS, append_line, read_lines, sample
 from openings import scored_facts
-from pages import FINDINGS, fill
+from pages import FINDINGS, draw_gaps, fill
 from pages import table as markdown
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -41,6 +41,7 @@ from askwell.lms.tokenisation import Place
 from askwell.specs.mixture_spec import A_FACT, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import TrainingProgress
+from askwell.views.charts import Gap
 
 RUNS, STEPS = (RESULTS / f"{name}.jsonl" for name in ("peft", "peft_steps"))
 WORDS, VIRTUAL_TOKENS, BATCH = "Here is a fact about the world:", 8, 32
@@ -317,6 +318,17 @@ def tables(every: Sequence[dict[str, Any]]) -> dict[str, str]:
     return made
 
 
+def gaps(every: Sequence[dict[str, Any]]) -> list[Gap]:
+    """Return the rows of the chart: P@1 of both on each relation."""
+    rows = []
+    for answers in ("one-token", "any-length"):
+        own = best_rates([line for line in every if line["answers"] == answers])
+        by_cell = {(line["contender"], line["relation"]): line["P@1"] for line in own}
+        names = relations_of(own, [PEFT, DEFAULT])
+        rows += [Gap(f"{name}, {answers} answers", by_cell[DEFAULT, name], by_cell[PEFT, name]) for name in names]
+    return rows
+
+
 def main() -> None:
     """Do the missing runs, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -329,7 +341,9 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
     if options.page:
-        fill(FINDINGS / "peft.md", tables(read_lines(RUNS)))
+        every = read_lines(RUNS)
+        fill(FINDINGS / "peft.md", tables(every))
+        draw_gaps(FINDINGS / "peft.md", gaps(every), first="askwell's default", second="PEFT", measure="P@1")
         return
     torch.set_num_threads(1)
     done, lm = read_lines(RUNS), load_lm("smollm2", device="cpu")

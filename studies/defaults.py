@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from lines import RESULTS, append_line, read_lines
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, draw_gaps, fill, table
 
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
 from askwell.data.facts import Relation
@@ -27,6 +27,7 @@ from askwell.evaluation.examine import evaluate_split
 from askwell.files import to_json
 from askwell.training import optimiser as rates
 from askwell.training.optimiser import word_scale
+from askwell.views.charts import Gap
 
 RUNS = RESULTS / "defaults.jsonl"
 TESTBED = ("testbed:bert", "testbed:roberta", "testbed:bart", "testbed:causal")
@@ -153,8 +154,8 @@ def at_most(relation: Relation) -> Relation:
     return Relation.of(relation.name, kept, relation.dev[:100], relation.test[:300])
 
 
-def factor_table(records: list[dict[str, Any]], factor: str) -> str:
-    """Return mean test P@1 and log-loss over the studied relations, for each value of one choice."""
+def runs_by_value(records: list[dict[str, Any]], factor: str) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return the runs over the studied relations, by LM and then by the value of one choice."""
     rows: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for lm in dict.fromkeys(record["lm"] for record in records):
         for setting in settings(lm, [factor]):
@@ -163,6 +164,22 @@ def factor_table(records: list[dict[str, Any]], factor: str) -> str:
                     others = [str(setting[key]) for key in ("initial", "prompts") if setting[key] != BASE[key]]
                     others += [f"{setting['pairs']} pairs"] * (factor == "beta1")
                     rows[", ".join([lm, *others])][f"{setting[factor]}"].append(record)
+    return rows
+
+
+def gaps_of(records: list[dict[str, Any]], factor: str, name: str) -> list[Gap]:
+    """Return rows of the chart for one choice: P@1 with the value that askwell ships with, and with the worst one."""
+    gaps = []
+    for lm, by_value in runs_by_value(records, factor).items():
+        means = {value: statistics.mean(one["test_P@1"] for one in own) for value, own in by_value.items()}
+        if lm in TESTBED and DEFAULTS[factor] in means:
+            gaps.append(Gap(f"{name}, {lm}", means[DEFAULTS[factor]], min(means.values())))
+    return gaps
+
+
+def factor_table(records: list[dict[str, Any]], factor: str) -> str:
+    """Return mean test P@1 and log-loss over the studied relations, for each value of one choice."""
+    rows = runs_by_value(records, factor)
     found = dict.fromkeys(value for row in rows.values() for value in row)
     values = sorted(found, key=lambda v: float(v) if v[0].isdigit() else 0)
     shown = [f"**{value}**" if value == DEFAULTS[factor] else value for value in values]
@@ -201,6 +218,9 @@ def main() -> None:
                 varied, "P@1", round(record["test_P@1"], 1), "log-loss", round(record["test_log_loss"], 3), flush=True
             )
     fill(FINDINGS / "defaults.md", {factor: factor_table(done, factor) for factor in FACTORS})
+    drawn = {"of_words": "layer 0", "of_hidden": "deeper layers", "of_weights": "weights", "pairs_of_step": "step"}
+    gaps = [gap for factor, name in drawn.items() for gap in gaps_of(done, factor, name)]
+    draw_gaps(FINDINGS / "defaults.md", gaps, first="as shipped", second="worst value", measure="test P@1")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from lines import RESULTS
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, draw_gaps, fill, table
 
 from askwell import Mixture, MixtureSpec, load_lm, train
 from askwell.data.facts import Fact
@@ -30,6 +30,7 @@ from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.specs.mixture_spec import AnswersName
+from askwell.views.charts import Gap
 
 KEPT = Path(__file__).parents[1] / "build" / "elicitation"
 ONE_TOKEN, ANY_LENGTH = RESULTS / "elicitation.json", RESULTS / "elicitation_any_length.json"
@@ -171,6 +172,12 @@ def write_page() -> None:
     places |= {"facts": f"{facts['told_facts']} told and {facts['withheld_facts']} withheld"}
     places |= {"date of any length": long["date"], "relations of any length": ", ".join(long["relations"])}
     fill(FINDINGS / "testbed.md", places)
+    gaps = [
+        Gap(f"{lm}, {shown}", rows[f"soft-{way}"]["told"], rows[way]["told"])
+        for lm, rows in one["lms"].items()
+        for way, shown in {"manual": "one manual prompt", "absent": "with paraphrases", "mined": "mined"}.items()
+    ]
+    draw_gaps(FINDINGS / "testbed.md", gaps, first="tuned", second="untuned", measure="told facts found, %")
 
 
 def main() -> None:

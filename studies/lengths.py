@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from lines import RESULTS, append_line, read_lines
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, draw_gaps, fill, table
 
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Fact
@@ -22,7 +22,7 @@ from askwell.data.testbed import PREFIX, testbed_prompts, testbed_relation, told
 from askwell.evaluation.examine import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.views.charts import Gap, gaps_chart
+from askwell.views.charts import Gap
 
 LINES = RESULTS / "lengths.jsonl"
 CHOSEN_BY = (
@@ -152,8 +152,8 @@ def write_page() -> None:
     for lm, name in (*cells, *CHOSEN_BY):
         both = [share([one for one in lines if is_of(one, lm, name, way)], "several") for way in list(WAYS)[2:]]
         gaps.append(Gap(f"{lm}, {name.partition(':')[2]}", both[1], both[0]))
-    chart = gaps_chart(gaps, first="p(m | r, x)", second="p(m | r)", measure="told facts with several tokens right, %")
-    (FINDINGS / "lengths.svg").write_text(chart.svg(), encoding="utf-8")
+    measure = "told facts with several tokens right, %"
+    draw_gaps(FINDINGS / "lengths.md", gaps, first="p(m | r, x)", second="p(m | r)", measure=measure)
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.walks.past import Past
 from askwell.prompts.context import draw_examples, writable_facts
 from askwell.prompts.pairs import PairReader
-from askwell.prompts.prompt import Prompt, initial_vectors, with_context
+from askwell.prompts.prompt import Prompt, initial_vectors, token_rows, with_context
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
 from askwell.training.schedule import warm_up_and_decay
@@ -51,8 +51,8 @@ class Trial:
     def __init__(self, lm: FrozenLM, plain: Prompt, spec: MixtureSpec, xs: Sequence[str], shown: Sequence[Any]) -> None:
         self.lm = lm
         prompts = [_with_constant_opening(with_context(lm, plain, spec, examples)) for examples in shown]
-        self._reader = PairReader(lm, prompts, reads_x=False)
-        self._reader.first_rows = [0] * len(prompts)  # all prompts have the same tuned words
+        # All prompts have the same tuned words, and so the same rows.
+        self._reader = PairReader(lm, prompts, reads_x=False, rows=[token_rows(prompts[:1])[0]] * len(prompts))
         self._xs = words_of(xs, lm.wording, lm.device)
         self.vectors = initial_vectors(lm, prompts[:1], initial="words", noise=0.0, seed=0).requires_grad_()
         lefts = [len(stream.left) for prompt in prompts for stream in prompt.question.streams.values()]

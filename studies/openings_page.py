@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 from lines import read_lines
 from nearest_examples import NEAREST
 from openings import CELLS, COSTS, FAMILIES, TUNED, TWENTY, cells
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, draw_gaps, fill, table
 
 from askwell.evaluation.significance import sign_test
+from askwell.views.charts import Gap
 
 Line = dict[str, Any]
 Fact = tuple[str, str]
 """Relation, and the digest of x and y."""
+TUNED_OPENINGS = ("nothing", "8 examples")
+"""What was run on all of the relations that the chart shows."""
 
 
 class Scored(NamedTuple):
@@ -358,6 +361,23 @@ def main() -> None:
         "families": families_part(read_lines(FAMILIES)),
     }
     fill(FINDINGS / "openings.md", {name: "\n\n".join(of) for name, of in parts.items()})
+    gaps = [
+        Gap(f"{opening}, {answers} answers", macro(joined(of, "tuned")), macro(joined(of, "by hand")))
+        for answers in ("one-token", "any-length")
+        for opening, of in openings_of_all(tuned, answers).items()
+    ]
+    draw_gaps(FINDINGS / "openings.md", gaps, first="tuned", second="by hand", measure="macro P@1")
+
+
+def openings_of_all(lines: Sequence[Line], answers: str) -> dict[str, list[Line]]:
+    """Return the runs of each opening, on the relations that all openings have."""
+    own = [line for line in lines if line["answers"] == answers and line["opening"] in TUNED_OPENINGS]
+    ran = {opening: {line["relation"] for line in own if line["opening"] == opening} for opening in TUNED_OPENINGS}
+    names = set.intersection(*ran.values())
+    return {
+        opening: [line for line in own if line["opening"] == opening and line["relation"] in names]
+        for opening in TUNED_OPENINGS
+    }
 
 
 if __name__ == "__main__":

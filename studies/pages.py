@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from askwell.views.charts import Gap, gaps_chart
+
 FINDINGS = Path(__file__).parents[1] / "docs" / "findings"
 
 
@@ -29,6 +31,12 @@ def fill(page: Path, places: Mapping[str, str]) -> None:
 def places_of(text: str) -> list[str]:
     """Return the names of all places of a page."""
     return re.findall(r"<!-- begin (.+?) -->", text)
+
+
+def draw_gaps(page: Path, gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> None:
+    """Draw the chart with which a page begins: two percentages in each row, as an SVG file beside the page."""
+    chart = gaps_chart(gaps, first=first, second=second, measure=measure)
+    page.with_suffix(".svg").write_text(chart.svg(), encoding="utf-8")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], names: int = 1) -> str:

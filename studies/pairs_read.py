@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from defaults import STUDIED, TESTBED, at_most
 from lines import RESULTS, append_line, read_lines
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, draw_gaps, fill, table
 
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
 from askwell.data.names import load_prompts, load_relation
 from askwell.data.testbed import relation_names
 from askwell.evaluation.examine import evaluate_split
+from askwell.views.charts import Gap
 
 RUNS = RESULTS / "pairs_read.jsonl"
 PROMPTS = {"single": ["testbed:single"], "mixture": ["testbed:single", "testbed:paraphrased"]}
@@ -68,12 +69,29 @@ def row_of(records: Sequence[dict[str, Any]], *names: str) -> list[str]:
     return [*names, str(len(records) // 2), *pairs, *right, *loss]
 
 
+def groups_of(done: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the cells in which both runs are done, by LM and kind of prompts."""
+    key = ("lm", "relation", "prompts")
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for record in sorted(done, key=lambda record: (record["lm"], record["prompts"])):
+        if sum(all(other[k] == record[k] for k in key) for other in done) == 2:
+            groups.setdefault((record["lm"], record["prompts"]), []).append(record)
+    return groups
+
+
+def gap_of(records: Sequence[dict[str, Any]], lm: str, prompts: str) -> Gap:
+    """Return a row of the chart: what both recipes score, as means over cells."""
+    now, before = (
+        statistics.mean(record["test_P@1"] for record in records if record["recipe"] == recipe) for recipe in RECIPES
+    )
+    return Gap(f"{lm}, {prompts}", now, before)
+
+
 def table_of(done: Sequence[dict[str, Any]]) -> str:
     """Return the table: a row for each LM and kind of prompts, and one for all of them."""
-    key = ("lm", "relation", "prompts")
-    whole = [record for record in done if sum(all(other[k] == record[k] for k in key) for other in done) == 2]
-    groups = {(record["lm"], record["prompts"]) for record in whole}
-    rows = [row_of([r for r in whole if (r["lm"], r["prompts"]) == group], *group) for group in sorted(groups)]
+    groups = groups_of(done)
+    rows = [row_of(records, *group) for group, records in groups.items()]
+    whole = [record for records in groups.values() for record in records]
     header = ["LM", "prompts", "relations", "pairs", "of one cycle", "ratio", "test P@1", "minus one cycle's"]
     header += ["test log-loss", "minus one cycle's"]
     return table(header, [*rows, row_of(whole, "all", "")], names=2)
@@ -98,6 +116,8 @@ def main() -> None:
         done.append(append_line(RUNS, run(one, recipe, loaded[one["lm"]])))
         print(done[-1], flush=True)
     fill(FINDINGS / "plateau.md", {"pairs read": table_of(done)})
+    gaps = [gap_of(records, *group) for group, records in groups_of(done).items()]
+    draw_gaps(FINDINGS / "plateau.md", gaps, first="ends by itself", second="one cycle", measure="test P@1")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pages import FINDINGS, fill, table
 
 from askwell import Mixture, MixtureSpec, load_lm, train
 from askwell.data.facts import Fact
+from askwell.data.split import sample
 from askwell.data.templates import parse_template
 from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told_facts, truths
 from askwell.evaluation.examine import evaluate_split
@@ -38,12 +39,23 @@ WAYS = {
     "data-dependent": "tuned mixture, by p(x given t)",
     "certainty": "tuned mixture, by certainty",
     "combined": "tuned mixture, by both (combined)",
+    "gate": "learned gate, only the weights tuned",
+    "gate of 50": "… with 50 train facts",
+    "gate of 100": "… with 100 train facts",
     "weights": "combined, only the weights tuned",
     "oracle": "the wording in which each fact was told",
 }
-WEIGHTINGS: dict[str, Any] = {"untuned": "combined", "weights": "combined", "soft": "static", "uniform": "static"}
+WEIGHTINGS: dict[str, Any] = {
+    "untuned": "combined",
+    "weights": "combined",
+    "soft": "static",
+    "uniform": "static",
+    "gate of 50": "gate",
+    "gate of 100": "gate",
+}
 """Of the ways that are not named after their weighting."""
-TUNED = ("soft", "static", "data-dependent", "certainty", "combined", "weights")
+ONLY_WEIGHTS = ("gate", "gate of 50", "gate of 100", "weights")
+TUNED = ("soft", "static", "data-dependent", "certainty", "combined", *ONLY_WEIGHTS)
 SEEDS = (0, 1, 2)
 
 
@@ -65,7 +77,9 @@ def ask(lm: FrozenLM, name: str, way: str, seed: int) -> list[Outcome]:
     spec = MixtureSpec(answers="one-token", weighting=WEIGHTINGS.get(way, way), seed=seed)
     mixture = Mixture(lm, templates, spec, relation=relation)
     if way in TUNED:
-        train(mixture, relation, tune_vectors=way != "weights", progress=False)
+        count = int(way.rpartition(" of ")[2]) if " of " in way else None
+        facts = relation if count is None else sample(relation, train=count, dev=None, test=None, seed=seed)
+        train(mixture, facts, tune_vectors=way not in ONLY_WEIGHTS, progress=False)
     return list(evaluate_split(mixture, relation).outcomes)
 
 

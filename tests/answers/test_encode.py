@@ -11,7 +11,8 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
-from askwell.answers.encode import NOT_SPELT, ONE_TOKEN, TOO_MANY_TOKENS, AnswerKind, encode_facts, kind_of_facts
+from askwell.answers.encode import ONE_TOKEN, AnswerKind, encode_facts, kind_of_facts
+from askwell.answers.left_out import NOT_SPELT, TOO_MANY_TOKENS
 from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft

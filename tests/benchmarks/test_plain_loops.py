@@ -40,8 +40,8 @@ def test_both_loops_agree_with_the_library(name, deep):
     encoded, _ = mixture.encode(FACTS)
     plain = plain_loop.PlainMixture(lm.model, plain_prompts(mixture), deep=deep)
     with torch.no_grad():
-        for number, (row, prompt) in enumerate(zip(mixture.pairs.first_rows, mixture.prompts, strict=True)):
-            tokens = slice(row, row + len(prompt.token_ids))
+        for number, rows in enumerate(mixture.pairs.rows):
+            tokens = list(rows)
             plain.vectors[number].normal_()
             mixture.vectors[tokens] = plain.vectors[number]
             if deep:

@@ -133,12 +133,14 @@ def test_evaluate_a_product_with_the_weights_of_the_file(askwell, lms, facts, tm
 def test_ask_a_saved_mixture(askwell, trained, lms):
     done = askwell("ask", trained, "Quito", "--top", "3", "--json")
     assert done.code == 0, done.err
-    assert [set(answer) for answer in done.json] == [{"y", "probability", "by_prompt"}] * 3
-    probabilities = [answer["probability"] for answer in done.json]
+    ((x, answers),) = [(one["x"], one["answers"]) for one in done.json]
+    assert x == "Quito"
+    assert [set(answer) for answer in answers] == [{"y", "probability", "by_prompt"}] * 3
+    probabilities = [answer["probability"] for answer in answers]
     assert probabilities == sorted(probabilities, reverse=True)
     replies = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"])).ask("Quito", top=3)
-    assert [reply.y for reply in replies] == [answer["y"] for answer in done.json]
-    assert len(done.json[0]["by_prompt"]) == 2
+    assert [reply.y for reply in replies] == [answer["y"] for answer in answers]
+    assert len(answers[0]["by_prompt"]) == 2
 
 
 def test_ask_untuned_prompts_about_several(askwell, lms):

@@ -42,10 +42,56 @@ def test_help_ends_with_the_examples(words, askwell, monkeypatch):
 
 def test_a_default_that_goes_without_saying_is_not_shown(askwell, monkeypatch):
     monkeypatch.setattr(app, "_console", Console(width=400))
-    text = askwell("train", "--help").out
+    text = askwell("train", "--help-all").out
     assert "default: None" not in text
     assert "default: False" not in text
     assert r"written as \n. [default: \n]" in text
+
+
+@pytest.mark.parametrize("command", ["train", "baseline", "ask"])
+def test_help_fits_two_screens_and_leaves_the_rest_to_help_all(command, askwell, monkeypatch):
+    monkeypatch.setattr(app, "_console", Console(width=80))
+    short, long = (askwell(command, flag).out for flag in ("--help", "--help-all"))
+    assert len(short.splitlines()) <= 70
+    assert f"askwell {command} --help-all" in short
+    assert "--lead-in" not in short
+    assert "--lead-in" in long
+    common = next(one.common for one in COMMANDS if one.name == command)
+    assert [name for name in common if f"--{name}" not in short] == []
+
+
+def test_commands_are_listed_in_the_order_of_their_use(askwell, monkeypatch):
+    monkeypatch.setattr(app, "_console", Console(width=120))
+    text = askwell("--help").out
+    headings = [
+        text.index(heading) for heading in ("Learn and ask", "train", "Look at runs", "Facts and LMs", "Options")
+    ]
+    assert headings == sorted(headings)
+    assert text.index("Options") < text.index("--version")
+    assert "─ Commands" not in text
+
+
+def test_words_that_are_left_over_and_templates_without_blanks(askwell, lms, facts, tmp_path):
+    done = askwell("stats", "testbed:capital")
+    assert done.code == 2
+    assert "'testbed:capital'" in done.err
+    assert "after its option" in done.err
+    start = ("train", "--lm", lms["bert"], "--facts", facts, "--out", tmp_path / "m")
+    assert "[X] and [Y]" in askwell(*start, "--prompts", "X is Y .").err
+    assert "--prompts" in askwell(*start).err
+    both = askwell(*start, "--prompts", "[X] is [Y] .", "[X] was [Y] .", "--pairs", "2", "--no-controls", "--json")
+    assert [prompt["template"] for prompt in both.json["prompts"]] == ["[X] is [Y] .", "[X] was [Y] ."]
+
+
+def test_a_score_on_few_facts_comes_with_its_interval(askwell, lms, facts, tmp_path):
+    start = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", "[X] is [Y] .", "--pairs", "2")
+    done = askwell(*start, "--no-controls", "--out", tmp_path / "m")
+    record = askwell(*start, "--no-controls", "--out", tmp_path / "n", "--json").json["test"]
+    n, p, z = record["facts"], record["micro"]["P@1"] / 100, 1.959964
+    middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    low, high = (100 * max(0.0, (middle + side * half) / (1 + z * z / n)) for side in (-1, 1))
+    assert f"between {low:.1f} and {high:.1f} (95 % interval)" in done.err
+    assert "--split-ratio" in done.err
 
 
 @pytest.mark.parametrize(("typed", "wanted"), [("tr", "train"), ("lm pu", "pull"), ("train --prom", "--prompts")])

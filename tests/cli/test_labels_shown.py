@@ -58,8 +58,8 @@ def test_a_run_asks_and_is_evaluated_among_its_labels(askwell, trained, relation
     _, folder = trained
     asked = askwell("ask", folder, "Paris", "--json")
     assert asked.code == 0, asked.err
-    assert {answer["y"] for answer in asked.json} == {"city", "a country"}
-    assert sum(answer["probability"] for answer in asked.json) == pytest.approx(1)
+    assert {answer["y"] for answer in asked.json[0]["answers"]} == {"city", "a country"}
+    assert sum(answer["probability"] for answer in asked.json[0]["answers"]) == pytest.approx(1)
     scored = askwell("evaluate", folder, "--facts", relation, "--json")
     assert scored.code == 0, scored.err
     assert scored.json["labels"] == json.loads((folder / "run.json").read_text())["test"]["labels"]
@@ -72,7 +72,7 @@ def test_a_threshold_is_learned_among_its_labels(askwell, trained, relation):
     assert done.code == 0, done.err
     named = askwell("ask", folder, "Paris", "--risk", "0.99", "--facts", relation, "--json")
     assert named.code == 0, named.err
-    assert named.json["threshold"] == pytest.approx(done.json["threshold"], abs=1e-5)
+    assert named.json[0]["threshold"] == pytest.approx(done.json[0]["threshold"], abs=1e-5)
 
 
 def test_untuned_prompts_among_labels(askwell, lms, relation, labels):

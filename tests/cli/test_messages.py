@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 import askwell as library
-from askwell.answers.encode import TOO_MANY_TOKENS
+from askwell.answers.left_out import TOO_MANY_TOKENS
 from askwell.cli.terminal import note_left_out_facts
 from askwell.errors import BadFile, BadOption, LMUnavailable
 from askwell.evaluation.scoring import LeftOut
@@ -47,7 +47,7 @@ def test_the_same_mistake_in_both_places(askwell, tmp_path):
     done = askwell("audit", tmp_path / "a.csv", "--x", "town", "--y", "capital")
     assert done.code == 2
     assert "--x town: there is no such column" in done.err
-    with pytest.raises(library.UsageError, match="`ratio` 7: write three positive numbers"):
+    with pytest.raises(library.UsageError, match="`ratio` 7: write three numbers"):
         library.load_relation(tmp_path / "a.csv", x="country", y="capital", ratio="7")
 
 

@@ -1,7 +1,9 @@
 """Wrong input: one clear error, exit code 2, nothing written, no traceback."""
 
+import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -140,7 +142,8 @@ def test_a_damaged_mixture_is_a_failure(askwell, lms, facts, tmp_path):
     assert "altered" in done.err
 
 
-def test_ask_without_anything_to_ask(askwell, lms, tmp_path):
+def test_ask_without_anything_to_ask(askwell, lms, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
     refused(askwell("ask"), "--prompts")
     refused(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0]), "nothing to ask")
     refused(askwell("ask", tmp_path / "nowhere", "Paris"), "nowhere")

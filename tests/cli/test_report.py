@@ -95,7 +95,7 @@ def test_a_real_sweep_with_its_prompts_drawn(askwell, lms, facts, tmp_path):
     swept = askwell("sweep", tmp_path / "sweep.toml")
     assert swept.code == 0, swept.err
     runs = {run["setting"]: run for run in askwell("runs", tmp_path / "store", "--json").json}
-    done = askwell("report", tmp_path / "store", "--json")
+    done = askwell("report", tmp_path / "store", "--drawn", 4, "--json")
     assert done.code == 0, done.err
     assert done.json["problems"] == []
     names = {path.name for path in (tmp_path / "store" / "report" / "figures").iterdir()}

@@ -34,6 +34,8 @@ def test_runs_are_listed_filtered_and_sorted(askwell, store):
     some = askwell("runs", store, "--where", "prompts = 'hand' and setting = 'soft'", "--sort", "P@1", "--json").json
     assert len(some) == 2
     assert some[0]["P@1"] >= some[1]["P@1"]
+    short = some[0]["id"][:8]  # as the table shows it
+    assert [run["id"] for run in askwell("runs", store, "--where", f"id = '{short}'", "--json").json] == [some[0]["id"]]
     table = askwell("runs", store, "--where", "not tuned")
     assert table.code == 0
     assert "2 runs of" in table.out

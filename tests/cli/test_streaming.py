@@ -3,12 +3,14 @@
 import io
 import json
 import sys
+from functools import partial
 
 import pytest
 from builders.testbed import load_testbed_lm
 
 from askwell.answers import one_token
-from askwell.cli.ask import print_answers
+from askwell.cli.replies import print_answers
+from askwell.evaluation.selective import ask_all
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt_set import PromptSet
 
@@ -38,7 +40,7 @@ def test_the_first_answer_is_flushed_before_the_next_x_is_asked(form, monkeypatc
     out = Pipe()
     monkeypatch.setattr(sys, "stdout", out)
     mixture = Mixture(load_testbed_lm("bert"), "the code of [X] is [Y] .")
-    print_answers(mixture, XS, form=form, several=True, dev=None, limits=None, top=1)
+    print_answers(partial(ask_all, mixture, top=1), XS, json=form == "json", in_lines=form == "lines")
     assert happened[: 2 * len(XS)] == [(what, x) for x in XS for what in ("asked", "printed")]
     printed = out.getvalue()
     xs = (

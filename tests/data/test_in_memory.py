@@ -150,9 +150,9 @@ def test_a_ratio_may_be_a_text_or_numbers(ratio):
     assert [len(split) for split in load_relation(PAIRS, ratio=ratio).splits.values()] == [30, 10, 10]
 
 
-@pytest.mark.parametrize("ratio", ["80-20", "a-b-c", "80-20-0", (1, 2), "-1-1-1"])
+@pytest.mark.parametrize("ratio", ["80-20", "a-b-c", "0-0-0", (1, 2), "-1-1-1"])
 def test_a_ratio_that_is_none(ratio):
-    with pytest.raises(BadOption, match="three positive numbers"):
+    with pytest.raises(BadOption, match="three numbers"):
         load_relation(PAIRS, ratio=ratio)
 
 

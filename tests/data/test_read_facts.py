@@ -238,7 +238,7 @@ def test_a_unicode_line_separator_inside_of_a_string_ends_no_line(write):
         ('{"subject": "a", "y": "1"}', r"expected 'x' and 'y'.*'sub' and 'obj'.*found 'subject', 'y'\."),
         ("{}", "'sub_label' and 'obj_label'.*found none"),
         ('{"x": null, "y": "1"}', "'x' must be text, but is null"),
-        ('{"x": "a", "y": ["1"]}', "'y' must be text, but is a list"),
+        ('{"x": "a", "y": [["1"]]}', "'y' must be text, but is a list"),
         ('{"sub": "a", "obj": {"b": 1}}', "'obj' must be text, but is an object"),
         ('{"x": "a", "y": true}', "'y' must be text, but is true"),
         ('{"x": "", "y": "1"}', "'x' is empty"),

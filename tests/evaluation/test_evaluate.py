@@ -11,7 +11,7 @@ from builders.specs import paper_spec
 
 from askwell.answers import listed
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import NOT_ONE_TOKEN
+from askwell.answers.left_out import NOT_ONE_TOKEN
 from askwell.answers.listed import NOT_A_CANDIDATE, best_first
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft

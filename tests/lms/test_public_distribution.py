@@ -82,7 +82,7 @@ def test_bit_for_bit_at_equal_shapes(name: str, deep: bool, monkeypatch: pytest.
     table = QuestionTable(
         [prompt.question for prompt in mixture.prompts],
         [prompt.tokens.x_place for prompt in mixture.prompts],
-        mixture.pairs.first_rows,
+        mixture.pairs.rows,
         lm.tokenizer.mask_token_id,
         lm.device,
     )

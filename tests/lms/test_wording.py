@@ -398,7 +398,9 @@ def test_the_number_of_prompt_tokens_does_not_depend_on_x(name: str, template: T
         return
     question = asked.family.ask_y(prompt, asked.wording, asked.special)
     mask = asked.tokenizer.mask_token_id
-    table = QuestionTable([question], [prompt.x_place], [0], mask, asked.device)
+    table = QuestionTable(
+        [question], [prompt.x_place], [range(len((*prompt.before, *prompt.between, *prompt.after)))], mask, asked.device
+    )
     words = words_of(xs, asked.wording, asked.device)
     facts = torch.arange(len(xs))
     (stream,) = table.batch(words, facts, torch.zeros_like(facts)).streams.values()

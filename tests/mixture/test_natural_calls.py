@@ -201,7 +201,7 @@ def test_the_spec_of_a_run_takes_templates_as_text(mixture):
 def test_a_ratio_or_rule_that_is_one_number_is_refused_with_a_sentence():
     pairs = [("a", "1"), ("b", "2"), ("c", "3")]
     unchecked = inspect.unwrap(split_shares)  # types are checked in tests alone
-    with pytest.raises(BadOption, match=r"`ratio` 0\.2: write three positive numbers"):
+    with pytest.raises(BadOption, match=r"`ratio` 0\.2: write three numbers"):
         unchecked(0.2)
     with pytest.raises(BadOption, match=r"there is no split rule '0\.2': choose one of random"):
         askwell.load_relation(pairs, split="0.2")

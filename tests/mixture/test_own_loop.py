@@ -95,6 +95,8 @@ def test_deep_mixtures_have_no_embeddings():
         mixture.embed("Paris")
     with pytest.raises(UsageError, match="cannot be asked"):
         Mixture(frozen("bert"), TEMPLATES).embed("")
+    with pytest.raises(BadOption, match="only a causal LM goes on"):
+        Mixture(frozen("bert"), TEMPLATES).embed("Paris").of_prompt(0)
 
 
 @pytest.mark.parametrize("spec", [MixtureSpec(prefix=4), MixtureSpec(begin="eos")])
@@ -114,6 +116,34 @@ def test_a_prefix_is_an_adapter_that_peft_loads(spec, tmp_path):
     words = words_of(["Paris"], lm.wording, lm.device)
     expected = mixture.word_log_probs(words, torch.zeros(1, dtype=torch.long), 0)[0]
     torch.testing.assert_close(logits[0, -1].log_softmax(0), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_adapter_of_a_stored_lm_names_its_folder(tmp_path):
+    peft = pytest.importorskip("peft")
+    mixture = Mixture(askwell.load_lm("testbed:causal"), "[X] [Y]", MixtureSpec(prefix=2))
+    mixture.save_peft(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = peft.AutoPeftModelForCausalLM.from_pretrained(str(tmp_path))
+    assert model.get_base_model().config.vocab_size == mixture.lm.model.config.vocab_size
+    saved = model.get_prompt_embedding_to_save("default")
+    assert torch.equal(saved, mixture.embed("France").of_prompt(0)[: len(saved)].detach())
+
+
+def test_generate_goes_on_from_embeddings():
+    mixture = Mixture(frozen("gpt2"), TEMPLATES)
+    with torch.no_grad():
+        mixture.vectors.add_(0.05 * torch.randn(mixture.vectors.shape, generator=torch.Generator().manual_seed(1)))
+    model = mixture.lm.model
+    for prompt in range(len(mixture.prompts)):
+        embeds = mixture.embed("Paris").of_prompt(prompt)[None]
+        with torch.no_grad():
+            made = model.generate(inputs_embeds=embeds, max_new_tokens=3, do_sample=False, pad_token_id=0)[0].tolist()
+            by_hand = []
+            for _ in range(3):  # greedy, with the public model's own forward pass
+                by_hand.append(int(model(inputs_embeds=embeds).logits[0, -1].argmax()))
+                embeds = torch.cat([embeds, mixture.lm.word_vectors(torch.tensor([by_hand[-1:]]))], dim=1)
+        assert made == by_hand
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import torch
 from agreement import ALL, moved, plain, usable, words
 from builders import tiny
 from builders.specs import paper_spec
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 from askwell.answers.encode import ONE_TOKEN, AnswerKind
@@ -21,7 +22,8 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.description import About, LearnedFrom, RelationRecord, model_card
+from askwell.mixture.description import About, model_card
+from askwell.mixture.learned_from import LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.specs.mixture_spec import MixtureSpec
@@ -385,6 +387,20 @@ def test_the_card_names_its_prompts_by_weight(tmp_path: Path) -> None:
     assert weights == pytest.approx(sorted(mixture.weights.tolist(), reverse=True), abs=1e-4)
     assert card.startswith("---\n")
     assert "base_model" not in card, "a model in memory has no name on the hub"
+
+
+def test_the_header_of_the_card_has_the_test_scores_as_the_hub_reads_them() -> None:
+    scores = {
+        "dev": {"P@1": 10.0, "facts": 2, "vocabulary": "all"},
+        "test": {"P@1": 75.0, "MRR": 80.5, "log_loss": 1.0, "facts": 4, "vocabulary": "all", "units": "in per cent"},
+    }
+    about = About(relation=RelationRecord(name="P19"), scores=scores)
+    card = model_card(Mixture(FrozenLM(*tiny.TINY["bert"]()), TEMPLATES[:1]), about)
+    card = ModelCard(str(card))
+    data: Any = card.data
+    results = data.eval_results
+    assert [(one.metric_type, one.metric_value) for one in results] == [("p@1", 75.0), ("mrr", 80.5)]
+    assert {(one.dataset_name, one.dataset_split) for one in results} == {("P19", "test")}
 
 
 def test_texts_from_outside_stay_text_in_the_card() -> None:

@@ -231,7 +231,7 @@ def moved(lm: FrozenLM, templates: Sequence[str], spec: MixtureSpec | None = Non
         for parameter in mixture.parameters():
             step = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.add_(0.3 * step.to(parameter.dtype))
-        if mixture.weighting.depends_on_x:
+        if isinstance(mixture.weighting, DataDependentWeights):
             log_temperature_of(mixture).fill_(0.7)
     return mixture
 

@@ -25,6 +25,7 @@ ORDER = [
     ["training"],
     ["baselines"],
     ["runs"],
+    ["tools"],
     ["views"],
     ["server"],
     ["cli"],

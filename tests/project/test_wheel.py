@@ -1,5 +1,8 @@
 """The built package contains what belongs to it, and is small in spite of the testbeds' LMs."""
 
+import ast
+import re
+import sys
 import zipfile
 from pathlib import Path
 
@@ -33,3 +36,19 @@ def test_the_wheel_holds_the_testbed_and_no_tests(wheel):
     assert not [name for name in names if "__pycache__" in name]
     templates = {path.name for path in (ROOT / "src" / "askwell").rglob("*.html*")}
     assert templates <= {Path(name).name for name in names}
+
+
+def test_nothing_that_is_no_dependency_is_imported_at_the_top(wheel):
+    """So that every command starts in an environment with the package alone."""
+    files = zipfile.ZipFile(wheel)
+    (metadata,) = [name for name in files.namelist() if name.endswith("/METADATA")]
+    needed = re.findall(r"^Requires-Dist: ([\w.-]+)(?!.*extra ==)", files.read(metadata).decode(), re.M)
+    parts = {"markupsafe", "starlette"}  # of jinja2 and fastapi
+    known = {"askwell", *parts, *sys.stdlib_module_names, *(name.lower().replace("-", "_") for name in needed)}
+    for name in files.namelist():
+        if not name.endswith(".py"):
+            continue
+        for node in ast.parse(files.read(name)).body:
+            modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert {module.partition(".")[0] for module in modules} <= known, name

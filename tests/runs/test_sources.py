@@ -8,7 +8,8 @@ from builders import tiny
 
 from askwell.errors import BadOption
 from askwell.lms.load import load_lm
-from askwell.mixture.description import About, RelationRecord
+from askwell.mixture.description import About
+from askwell.mixture.learned_from import RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.runs import engines as sweep
 from askwell.runs import score_source, sources

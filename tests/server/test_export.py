@@ -23,7 +23,7 @@ class _Text(HTMLParser):
 
 def test_a_run_becomes_one_file_that_needs_nothing_else(made_runs, tmp_path, capsys):
     out = tmp_path / "soft.html"
-    assert exit_code("export", made_runs / "soft", "--out", out) == 0
+    assert exit_code("export", made_runs / "soft", "--drawn", "--out", out) == 0
     page = out.read_text(encoding="utf-8")
     assert not re.search(r"""(?:src|href)=["'](?!#|data:)""", page)
     assert "<script" not in page

@@ -11,7 +11,7 @@ from askwell.data.names import cardinalities
 from askwell.data.testbed import relations, told_facts, withheld_facts
 from askwell.evaluation.confidence import Calibration, RiskCoverage
 from askwell.evaluation.knowledge import ControlFigures
-from askwell.evaluation.projection import Projection
+from askwell.evaluation.scoring import Projection
 from askwell.evaluation.trust import Agreement, AtRisk, Consistency, SignalAreas, Trust
 from askwell.views.document import MISSING
 from askwell.views.study import report_latex, report_markdown, report_page, study_of

@@ -14,6 +14,7 @@ from askwell.answers.one_token import OneTokenAnswers
 from askwell.answers.open import OpenAnswers
 from askwell.answers.reply import Replies
 from askwell.answers.strategy import Answers
+from askwell.errors import BadOption
 from askwell.lms.batches import words_of
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import token_rows
@@ -27,6 +28,8 @@ def answers_for(prompts: PromptSet, kind: AnswerKind, candidates: Candidates | N
     """Return the way to answer with answers of this kind, among candidates if there are any."""
     if candidates is not None and (kind.any_length or candidates.labels is not None):
         return CandidateAnswers(prompts, candidates, kind)
+    if kind.any_length and prompts.spec.end == "none":
+        raise BadOption("`end` none is for candidates, which can be compared without their ends", end="--end")
     return OpenAnswers(prompts, kind) if kind.any_length else OneTokenAnswers(prompts, candidates)
 
 

@@ -103,7 +103,9 @@ class CandidateAnswers(ListedAnswers):
         prompts = self.prompts
         if self.kind.any_length:
             lengths = prompts.log_lengths_for(xs, rows, self.kind.log_lengths)
-            return candidate_log_probs(prompts.long_answers, prompts.tuned, xs, rows, self._ys, lengths)
+            return candidate_log_probs(
+                prompts.long_answers, prompts.tuned, xs, rows, self._ys, lengths, with_ends=prompts.spec.end == "token"
+            )
         every = range(len(prompts.prompts))
         return torch.stack([prompts.word_log_probs(xs, rows, t)[:, self._one_token] for t in every], dim=1)
 

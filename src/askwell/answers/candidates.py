@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Relation
@@ -141,11 +141,13 @@ def train_candidates(relation: Relation) -> Candidates:
 
 
 def find_candidates(file: Path | None, among: str | None, relation: Relation) -> Candidates | None:
-    """Return the candidates of a file, or the ys of train; None if neither is given."""
+    """Return the candidates of a file, or of the relation's file in a folder, or the ys of train; None if neither is
+    given."""
     if file is not None and among is not None:
         raise BadOption("--candidates and --among both name the candidates: give only one of them")
     if file is not None:
-        return load_candidates(file)
+        # A folder, such as an imported set's answer spaces, has a file for each relation.
+        return load_candidates(file / f"{PurePath(relation.name).name}.txt" if file.is_dir() else file)
     return None if among is None else train_candidates(relation)
 
 

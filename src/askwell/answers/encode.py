@@ -1,6 +1,5 @@
 """What counts as an answer, as facts decide it, and facts in the LM's tokens: which are left out, and why."""
 
-from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,18 +9,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
+from askwell.answers.left_out import NOT_ONE_TOKEN, NOT_SPELT, TOO_MANY_TOKENS, LeftOutFact, no_facts_left
 from askwell.data.facts import Fact, Relation, SplitName
-from askwell.errors import BadOption, NothingLeft
+from askwell.errors import BadOption
 from askwell.lms.batches import PLACES, TokenisedTexts, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.prompts.long_answers import length_log_probs
 from askwell.prompts.prompt_set import OWN_EXAMPLE, PromptSet
 from askwell.specs.mixture_spec import LONGEST_ANSWER, AnswersName
-
-NOT_ONE_TOKEN = "y is not one token of the LM"
-TOO_MANY_TOKENS = "y has more tokens than the longest answer may have"
-NOT_SPELT = "y has a character that the LM's tokenizer does not know"
 
 
 @dataclass(frozen=True)
@@ -160,14 +156,6 @@ def needs_any_length(lm: FrozenLM, relation: Relation) -> bool:
 
 
 @dataclass(frozen=True)
-class LeftOutFact:
-    """A fact that is not asked, and why."""
-
-    fact: Fact
-    reason: str
-
-
-@dataclass(frozen=True)
 class EncodedFacts:
     """Facts that some prompts can be asked about."""
 
@@ -295,19 +283,3 @@ class EncodedRelation:
 
 def _without_reason(reasons: list[str | None]) -> np.ndarray:
     return np.flatnonzero(np.fromiter((reason is None for reason in reasons), bool, len(reasons)))
-
-
-def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:
-    """Return how many facts were left out for each reason."""
-    return dict(Counter(fact.reason for fact in left_out))
-
-
-def way_out_of(reason: str) -> str:
-    """Return what to do about facts that were left out for this reason, if anything."""
-    return "; `askwell train --longest-answer N` allows for more" if reason == TOO_MANY_TOKENS else ""
-
-
-def no_facts_left(what: str, left_out: Iterable[LeftOutFact]) -> NothingLeft:
-    """Return the error for when all facts were left out, with what can be done about it."""
-    reasons = count_reasons(left_out)
-    return NothingLeft(what, reasons, "".join(way_out_of(reason) for reason in reasons))

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -12,8 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind, EncodedFacts, LeftOutFact
+from askwell.answers.encode import AnswerKind, EncodedFacts
+from askwell.answers.left_out import LeftOutFact
 from askwell.answers.likelihood import Likelihood, ReadOnce
+from askwell.answers.matching import form_of
 from askwell.answers.reply import PromptReply, Replies, Reply
 from askwell.answers.strategy import Answers, BatchNotes, Golds, Prior, PromptAnswers, Ranking, sum_dtype
 from askwell.data.facts import Fact, Relation
@@ -190,6 +193,13 @@ class ListedAnswers(Answers):
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def of_each(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, "xs ys"]:
+        """Return log p(y | x, r) of every y for every x, not normalised over the ys; -inf for one not in the list."""
+        self.check_askable(xs)
+        found = torch.cat([self.log_probs(*batch) for batch in self._in_batches(xs, self.asked_at_once)])
+        found = torch.nn.functional.pad(found, (0, 1), value=-torch.inf)
+        return found[:, [self.count if number is None else number for number in self.numbers_of(ys)]]
+
     def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
         """Yield the best answers of every prompt by itself to each x; among candidates, probabilities sum to one."""
         self.check_askable(xs)
@@ -282,7 +292,8 @@ class ListedAnswers(Answers):
         numbers, others = self._gold_numbers(facts), []
         self.numbers_of([y for fact in facts for y in golds.get(fact.x, ())])  # all at once
         for fact, number in zip(facts, numbers, strict=True):
-            of_x = {*self.numbers_of(golds.get(fact.x, ()))} - {None, number}
+            right = golds.get(fact.x, ())
+            of_x = {*self.numbers_of(right), *self._alike((*right, fact.y))} - {None, number}
             others.append(sorted(other for other in of_x if other is not None))
         most = max(map(len, others), default=0)
         padded = torch.tensor([row + [-1] * (most - len(row)) for row in others], dtype=torch.long)
@@ -293,6 +304,19 @@ class ListedAnswers(Answers):
         columns = [column.tolist() for column in ranked]
         none: Best = (), ()
         return [Ranking(*ranks, *own) for *ranks, own in zip(*columns, best or [none] * len(facts), strict=True)]
+
+    def _alike(self, ys: Iterable[str]) -> set[int]:
+        """Return the numbers of all answers that loosely are one of the ys; none if only exact strings count."""
+        if self.prompts.spec.match == "exact":
+            return set()
+        return {number for y in ys for number in self._by_form.get(form_of(y, "loose"), ())}
+
+    @cached_property
+    def _by_form(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number in range(self.count):
+            found.setdefault(form_of(self.word(number), "loose"), []).append(number)
+        return found
 
     def _gold_numbers(self, facts: Sequence[Fact]) -> list[int]:
         numbers = [number for number in self.numbers_of([fact.y for fact in facts]) if number is not None]

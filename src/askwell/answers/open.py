@@ -17,6 +17,7 @@ from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import EncodedFacts
+from askwell.answers.matching import RightAnswers
 from askwell.answers.reply import PromptReply, Replies, Reply
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
@@ -24,6 +25,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, UsageError
 from askwell.lms.batches import TokenisedTexts, Words
 from askwell.lms.vocabulary import speller
+from askwell.specs.mixture_spec import Match
 
 RANKED = 10
 """Ranks are exact up to this one."""
@@ -217,7 +219,7 @@ class OpenAnswers(Answers):
         """Return how the LM spells all right answers of a relation."""
         if self._known is None or self._known[0] is not golds:
             every = {y for ys in golds.values() for y in ys}
-            self._known = golds, _Spellings(golds, self.spelt_texts(every))
+            self._known = golds, _Spellings(golds, self.spelt_texts(every), self.prompts.spec.match)
         return self._known[1]
 
     def spelt_texts(self, ys: Iterable[str]) -> dict[str, str]:
@@ -278,8 +280,8 @@ class OpenPrior(Prior):
 class _Spellings:
     """The right answers of a relation as the LM's tokens spell them; an uncased LM spells them in lower case."""
 
-    def __init__(self, golds: Golds, texts: dict[str, str]) -> None:
-        self._golds, self._texts = golds, texts
+    def __init__(self, golds: Golds, texts: dict[str, str], match: Match) -> None:
+        self._golds, self._texts, self._match = golds, texts, match
         self._own: dict[str, str] = {}  # the relation's own spelling of what the LM's tokens spell
         for y, text in sorted(texts.items()):
             self._own.setdefault(text, y)
@@ -288,13 +290,13 @@ class _Spellings:
         """Return the string that y's tokens spell, which identifies an answer."""
         return self._texts.get(y, y)
 
-    def right(self, fact: Fact) -> set[str]:
+    def right(self, fact: Fact, *, without: str | None = None) -> RightAnswers:
         """Return all right answers for a fact's x, including y."""
-        return {*map(self.text, self._golds[fact.x]), self.text(fact.y)}
+        return RightAnswers(map(self.text, (*self._golds[fact.x], fact.y)), self._match, without)
 
-    def others(self, fact: Fact) -> set[str]:
+    def others(self, fact: Fact) -> RightAnswers:
         """Return the other right answers for a fact's x."""
-        return self.right(fact) - {self.text(fact.y)}
+        return self.right(fact, without=self.text(fact.y))
 
     def ranking(self, fact: Fact, gold: float, found: FoundAnswers, top: int) -> Ranking:
         """Return the ranking of a fact, given what was found, and its log-probability if y is not among that."""

@@ -17,7 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind, EncodedFacts, LeftOutFact
+from askwell.answers.encode import AnswerKind, EncodedFacts
+from askwell.answers.left_out import LeftOutFact
 from askwell.answers.likelihood import Likelihood, ReadOnce, likelihood, read_once
 from askwell.answers.reply import PromptReply, Replies
 from askwell.data.facts import Fact, Relation

@@ -174,8 +174,9 @@ class Targets:
 class CandidateReader:
     """Scores candidates under a mixture's prompts in their present state."""
 
-    def __init__(self, answers: LongAnswers, tuned: Tuned, xs: Words) -> None:
+    def __init__(self, answers: LongAnswers, tuned: Tuned, xs: Words, *, with_ends: bool = True) -> None:
         self._answers, self._tuned, self._xs, self._lm = answers, tuned, xs, answers.lm
+        self._with_ends = with_ends
         self._stack = list(self._lm.stacks)[-1]
 
     def log_probs(
@@ -204,7 +205,7 @@ class CandidateReader:
         ids = torch.tensor(padded, dtype=torch.long, device=device).repeat(len(texts), 1)
         asked, asked_with = (each.repeat_interleave(len(candidates)) for each in (texts, prompts))
         of_pairs = self._answers.log_probs_of_spelt(
-            self._tuned, self._xs, ids, lengths.repeat(len(texts)), asked, asked_with
+            self._tuned, self._xs, ids, lengths.repeat(len(texts)), asked, asked_with, with_end=self._with_ends
         )
         return of_pairs.view(found.shape)
 
@@ -250,7 +251,8 @@ class CandidateReader:
             hidden, _ = walk(batch, self._tuned.vectors, self._tuned.deltas, keeps=False)
             read(hidden, asked[rows], nodes_at[rows, columns])
         table = _table(values, places, (pairs, 2 * nodes))
-        return table[:, trie.paths].sum(2) + table[:, nodes + trie.ends]
+        spelt = table[:, trie.paths].sum(2)
+        return spelt + table[:, nodes + trie.ends] if self._with_ends else spelt
 
     # ── masked LMs ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -291,12 +293,15 @@ def candidate_log_probs(
     rows: Int[Tensor, " facts"],
     candidates: Words,
     log_lengths: LogLengths | None = None,
+    *,
+    with_ends: bool = True,
 ) -> Float[Tensor, "facts prompts candidates"]:
-    """Return log p(c | t, x) of every candidate c for each fact's x under every prompt, with gradients.
+    """Return log p(c | t, x) of every candidate c for each fact's x under every prompt, with gradients; `with_ends`
+    includes the token that ends it.
 
     It is -inf for prompts that were dropped, and for candidates of a length that has no probability.
     """
-    lm, reader = answers.lm, CandidateReader(answers, tuned, xs)
+    lm, reader = answers.lm, CandidateReader(answers, tuned, xs, with_ends=with_ends)
     count = candidates.lengths.shape[1]
     texts, prompts = all_pairs(rows, tuned)
     places = answers.reader.y_places[prompts]

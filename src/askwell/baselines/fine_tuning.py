@@ -29,6 +29,7 @@ from askwell.lms.load import load_lm
 from askwell.lms.machine import memory_of
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.context import settle
+from askwell.prompts.prompt import token_rows
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import FineTuningSpec
 from askwell.training.history import badness
@@ -108,7 +109,9 @@ class _Loss:
         self.lm, self._facts, self._mixture = mixture.lm, facts, mixture
         prompt = mixture.prompts[0]
         mask = self.lm.tokenizer.mask_token_id
-        self._table = QuestionTable([prompt.question], [prompt.tokens.x_place], [0], mask, self.lm.device)
+        self._table = QuestionTable(
+            [prompt.question], [prompt.tokens.x_place], token_rows([prompt]), mask, self.lm.device
+        )
         self._ids = torch.tensor(prompt.token_ids, dtype=torch.long, device=self.lm.device)
         self._golds = facts.gold_tokens[PLACES.index(prompt.tokens.y_place)]
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from askwell.answers.encode import EncodedRelation, count_reasons
-from askwell.mixture.description import About, LearnedFrom, RelationRecord
+from askwell.answers.encode import EncodedRelation
+from askwell.answers.left_out import count_reasons
+from askwell.mixture.description import About
+from askwell.mixture.learned_from import LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.training.history import TrainingProgress
 

@@ -22,7 +22,8 @@ from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import score_facts
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.description import About, LearnedFrom, RelationRecord
+from askwell.mixture.description import About
+from askwell.mixture.learned_from import LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle

@@ -1,9 +1,8 @@
 """`askwell ask`, `askwell evaluate` and `askwell show`: what a saved mixture, or untuned prompts, answer to any x and
 score on held-out facts, and tuned prompts in words."""
 
-import sys
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -13,18 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter, validators
 
 from askwell.cli import options
-from askwell.cli.terminal import bar, note, print_json, print_json_list, say, stdout
-from askwell.cli.terminal import show as show_blocks
+from askwell.cli.replies import note_threshold, print_answers, served_mixture, xs_to_ask
+from askwell.cli.terminal import bar, note, note_loading, print_json, say, stdout
 from askwell.data.names import load_prompts, load_relation
-from askwell.data.readers import read_xs
 from askwell.errors import BadOption, NothingLeft
 from askwell.files import need_writable_file, to_json, write_whole
 from askwell.specs.mixture_spec import MixtureSpec
-from askwell.views.printable import printable
 
 if TYPE_CHECKING:
     from askwell.answers.candidates import Candidates
-    from askwell.evaluation.selective import AnsweredX, DevAnswers, RiskLimits
     from askwell.mixture.mixture import Mixture
 
 Untuned = Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")]
@@ -33,7 +29,7 @@ Untuned = Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")]
 def ask(
     *words: str,
     lm: options.LM = None,
-    prompts: options.Prompts = None,
+    prompts: options.RepeatedPrompts = None,
     facts: str | None = None,
     mixture: Untuned = MixtureSpec(),  # noqa: B008 - frozen
     file: Path | None = None,
@@ -48,18 +44,20 @@ def ask(
     data: options.Data = None,
     loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
     threads: options.Threads = None,
+    server: str | None = None,
     json: options.Json = False,
 ) -> None:
     """Ask a saved mixture, or untuned prompts, about one x or many.
 
     `askwell ask my-mixture "Mary Cassatt"` asks a saved mixture; `askwell ask --lm bert-base-cased --prompts "[X] was
-    born in [Y] ." "Mary Cassatt"` asks with untuned prompts. For one x, --json prints a list of answers, best first,
-    each with its probability and that of every prompt; for several x's, a list of {x, answers}. With --risk, each x is
-    an object that also gives the threshold and whether the x is answered; with --each-prompt, one that also gives what
-    each prompt answers by itself.
+    born in [Y] ." "Mary Cassatt"` asks with untuned prompts. Without an x, one asks again and again; from a pipe, each
+    line is an x. --json prints a list of {x, answers}: answers are best first, each with its probability and that of
+    every prompt. With --risk, it also gives the threshold and whether the x is answered; with --each-prompt, what each
+    prompt answers by itself.
 
     Args:
-        words: A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's.
+        words: A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's; with --server,
+            the name of a mixture there (which may be left out if there is only one), then x's.
         facts: For untuned prompts: the relation, whose facts show how long answers are and whose prompts a name such as
             testbed:single refers to. With --among: the relation whose train ys are the candidates. With --risk: the
             relation whose dev facts set the threshold; a saved mixture has its own.
@@ -70,7 +68,18 @@ def ask(
             most this fraction of the given answers is wrong: 0.1 for one in ten.
         each_prompt: Also give what each prompt answers by itself.
         confidence: Keep the risk with this confidence, e.g. 0.95; with few dev facts, fewer x's are answered.
+        server: Ask a running `askwell serve` at this address, where LMs stay loaded. [env: ASKWELL_SERVER; a token:
+            ASKWELL_TOKEN]
     """
+    where_served = server or (None if prompts or lm else os.environ.get("ASKWELL_SERVER"))
+    if where_served:
+        here = any(given is not None for given in (prompts, lm, facts, candidates, among, risk, where))
+        if here or each_prompt or mixture != MixtureSpec():
+            raise BadOption("--server (or ASKWELL_SERVER) asks a mixture as it is served: give its name, x's and --top")
+        with served_mixture(where_served, words) as (answer, given):
+            xs, from_file = xs_to_ask(given, file, column)
+            print_answers(partial(answer, top=top), xs, json=json, in_lines=from_file)
+        return
     if not prompts and not words:
         raise BadOption("name the folder of a saved mixture, or give --lm and --prompts")
     if prompts and lm is None:
@@ -86,13 +95,10 @@ def ask(
         raise BadOption("--confidence goes with --risk")
     if risk is not None and folder is None and not facts:
         raise BadOption("--risk learns from dev facts how probable an answer must be: name the relation with --facts")
-    xs = [*given, *(read_xs(file, column) if file else [])]
-    if not xs:
-        raise BadOption("nothing to ask: give an x, or --file")
-    if column and not file:
-        raise BadOption("--column goes with --file")
+    xs, from_file = xs_to_ask(given, file, column)
+    note_loading(lm, folder)
     from askwell.answers.candidates import load_candidates, train_candidates
-    from askwell.evaluation.selective import RiskLimits
+    from askwell.evaluation.selective import RiskLimits, ask_all
     from askwell.lms.load import load_lm
     from askwell.lms.machine import set_threads
     from askwell.mixture.mixture import Mixture
@@ -120,8 +126,7 @@ def ask(
         allowed = train_candidates(relation_to_ask(asked, folder, facts or "", data))
     if allowed is not None:
         _note_left_out_candidates(asked, allowed)
-    several = file is not None or len(xs) > 1
-    if several:
+    if from_file or len(xs) > 1:
         found = zip(xs, asked.answering(allowed).why_unaskable(xs), strict=True)
         reasons = {x: reason for x, reason in found if reason is not None}
         for x, reason in reasons.items():
@@ -134,11 +139,11 @@ def ask(
         learned_from = relation_to_ask(asked, folder, facts, data) if facts else None
         with bar(f"dev facts of {learned_from.name}") if learned_from else nullcontext() as shown_bar:
             dev = dev_answers_of(asked, folder, learned_from, allowed, progress=shown_bar, note=note)
-    form = "json" if json else "lines" if file is not None else "tables"
-    print_answers(
-        asked, xs, form=form, several=several, dev=dev, limits=None if risk is None else RiskLimits(risk, confidence),
-        top=top, candidates=allowed, each_prompt=each_prompt,
-    )  # fmt: skip
+    limits = None if risk is None else RiskLimits(risk, confidence)
+    note_threshold(dev, limits)
+    answer = partial(ask_all, asked, dev=dev, limits=limits, top=top, candidates=allowed, each_prompt=each_prompt)
+    templates = [prompt.template.text for prompt in asked.prompts]
+    print_answers(answer, xs, json=json, in_lines=from_file, templates=templates)
 
 
 def _note_left_out_candidates(mixture: "Mixture", candidates: "Candidates") -> None:
@@ -152,89 +157,6 @@ def _note_left_out_candidates(mixture: "Mixture", candidates: "Candidates") -> N
         note(f"{len(left_out)} of {len(candidates.words)} candidates left out, {why}: {named}")
 
 
-def print_answers(
-    mixture: "Mixture",
-    xs: Sequence[str],
-    *,
-    form: Literal["json", "lines", "tables"],
-    several: bool,
-    dev: "DevAnswers | None",
-    limits: "RiskLimits | None",
-    **asking: Any,
-) -> None:
-    """Ask about each x and print the answers; `asking` is passed on to `ask_all`."""
-    from askwell.evaluation.selective import ask_all
-
-    asked = ask_all(mixture, xs, dev=dev, limits=limits, **asking)
-    if dev is not None and limits is not None:
-        _note_threshold(dev, limits)
-    if form == "lines":
-        _print_all_lines(asked, len(xs))
-    elif form == "json" and several:
-        print_json_list(one.as_json() for one in asked)
-    elif form == "json":
-        one = next(asked)
-        _note_missing(one)
-        print_json(one.as_json(alone=True))
-    else:
-        for one in asked:
-            _print_tables(mixture, one)
-
-
-def _note_threshold(dev: "DevAnswers", limits: "RiskLimits") -> None:
-    learned = dev.learned(limits.risk, limits.confidence)
-    threshold = dev.threshold(limits.risk, limits.confidence)
-    questions = len(dev.right)
-    note(
-        f"answers below {100 * threshold:.1f} % count as not known: {round(learned.coverage * questions)} "
-        f"of {questions} dev questions of {dev.relation} are answered, {100 * learned.risk:.1f} % of them wrong "
-        f"(among {dev.vocabulary}; {sum(dev.left_out.values())} dev facts left out)"
-    )
-
-
-def _print_tables(mixture: "Mixture", reply: "AnsweredX") -> None:
-    from askwell.views.scores import prompt_replies_table, reply_table
-
-    if reply.answered:
-        templates = [prompt.template.text for prompt in mixture.prompts]
-        show_blocks(reply_table(reply.x, reply.answers, templates))
-        _note_missing(reply)
-    elif reply.limits is not None:
-        best = reply.answers[0]
-        say(
-            f"{reply.x}: not known. The best answer, {best.y}, has a probability of {100 * best.probability:.1f} %, "
-            f"below the threshold of {100 * reply.threshold:.1f} % for a risk of {100 * reply.limits.risk:g} %."
-        )
-    if reply.prompts is not None:
-        show_blocks(prompt_replies_table(reply.prompts))
-
-
-def _note_missing(reply: "AnsweredX") -> None:
-    """Note which answers may be missing."""
-    if reply.answers.unseen:
-        from askwell.answers.reply import missing_text
-
-        note(f"{reply.x}: {missing_text(reply.answers.unseen)}")
-
-
-def _print_all_lines(asked: "Iterable[AnsweredX]", count: int) -> None:
-    """Print answers as they are found, with a progress bar unless they go to the terminal themselves."""
-    out = sys.stdout  # while a bar is shown, rich replaces sys.stdout
-    emit = partial(print, sep="\t", file=out, flush=True)
-    with nullcontext(None) if out.isatty() else bar("x's asked") as shown:
-        for done, one in enumerate(asked, start=1):
-            _print_lines(one, emit)
-            _note_missing(one)
-            if shown is not None:
-                shown(done, count)
-
-
-def _print_lines(reply: "AnsweredX", emit: Callable[..., None]) -> None:
-    for answer in reply.answers if reply.answered else reply.answers[:1]:
-        y = answer.y if reply.answered else ""
-        emit(printable(reply.x), printable(y), f"{answer.probability:.6f}")
-
-
 def evaluate(
     *mixtures: str,
     facts: options.Several = None,
@@ -242,6 +164,7 @@ def evaluate(
     prompts: options.Prompts = None,
     mixture: Untuned = MixtureSpec(),  # noqa: B008 - frozen
     split: Literal["train", "dev", "test"] = "test",
+    score: Literal["answer", "statement"] = "answer",
     candidates: options.CandidatesFile = None,
     among: options.Among = None,
     per_fact: Path | None = None,
@@ -268,6 +191,8 @@ def evaluate(
             folder or name of many relations, such as trex_original; --prompts is then the folder or name of their
             prompts.
         split: The facts to ask about.
+        score: Rank y by its own probability, or (statement) by the log-likelihood of the whole sentence that a hard
+            prompt makes of x and y, among those of --candidates or of all ys of the relation, as BEAR does.
         per_fact: A Parquet file to write, with one row per fact.
         trust: Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the prompts
             agree, and what their nearest words score.
@@ -280,33 +205,34 @@ def evaluate(
         raise BadOption("a saved mixture cannot be changed: leave out the options for untuned prompts")
     if trust and split != "test":
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
+    if score == "statement" and (mixtures or mixture != MixtureSpec() or trust):
+        raise BadOption("--score statement is for hard prompts: give --lm and --prompts, and no options of a mixture")
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
+    note_loading(lm, *mixtures[:3])
     from askwell.answers.candidates import find_candidates
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.machine import set_threads
-    from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
+    from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, score_statements, untuned_jobs
     from askwell.runs.sources import find_mixtures
 
     set_threads(threads)
     named = EvaluationSources(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
-    if mixtures:
-        jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
-    else:
-        jobs = untuned_jobs(prompts or [], mixture, named, note)
+    candidates_of = partial(find_candidates, candidates, among)
     with bar("preparing") as shown:
-        scored = score_jobs(
-            jobs,
-            split,
-            lambda relation: find_candidates(candidates, among, relation),
-            controls=controls and split == "test",
-            trust=trust,
-            risk=risk,
-            confidence=confidence,
-            progress=lambda what, done, total: shown(done, total, what=what),
-            note=note,
-        )
+        watch: Any = {"progress": lambda what, done, total: shown(done, total, what=what), "note": note}
+        if score == "statement":
+            scored = score_statements(prompts or [], named, split, candidates_of, **watch)
+        else:
+            if mixtures:
+                jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
+            else:
+                jobs = untuned_jobs(prompts or [], mixture, named, note)
+            scored = score_jobs(
+                jobs, split, candidates_of,
+                controls=controls and split == "test", trust=trust, risk=risk, confidence=confidence, **watch,
+            )  # fmt: skip
     if per_fact is not None:
         write_outcomes(scored.evaluation.outcomes, per_fact)
         note(f"one row per fact is in {per_fact}")
@@ -352,6 +278,7 @@ def show(
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_file(path, option)
+    note_loading(lm, mixture)
     from askwell.evaluation.projection import projection_scores
     from askwell.lms.machine import set_threads
     from askwell.mixture.save import read_description

@@ -4,8 +4,13 @@ The functions are imported only when they are called, so that help is fast.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App
+from cyclopts import App, Group
+from cyclopts.help import DefaultFormatter, HelpPanel
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
 
 
 @dataclass(frozen=True)
@@ -17,8 +22,31 @@ class Command:
     """The function, as module:name inside `askwell.cli`."""
     help: str
     examples: tuple[str, ...]
+    group: str = ""
+    """The heading that it is listed under."""
+    common: tuple[str, ...] = ()
+    """The options that --help shows, if it leaves the others to --help-all."""
 
 
+class CommonOptions(DefaultFormatter):
+    """Shows the options that most people need, and says how to see the others."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__()
+        self._command = command
+
+    def __call__(self, console: "Console", options: "ConsoleOptions", panel: HelpPanel) -> None:
+        """Print a panel without its less common options; nothing if none is left."""
+        names = {f"--{name}" for name in self._command.common}
+        kept = [entry for entry in panel.entries if entry.positional_label or names.intersection(entry.names)]
+        if kept:
+            more = f"All options: askwell {self._command.name} --help-all"
+            super().__call__(console, options, panel.copy(entries=kept, title=f"{panel.title} · {more}"))
+
+
+_LEARN, _RUNS, _DATA = "Learn and ask", "Look at runs", "Facts and LMs"
+HEADINGS = {name: Group(name, sort_key=place) for place, name in enumerate((_LEARN, _RUNS, _DATA, "Options"))}
+_READING = ("lm", "facts", "prompts", "x", "y", "split-ratio")
 _ON_TESTBED = "--lm testbed:bert --facts testbed:capital"
 
 COMMANDS = (
@@ -28,10 +56,9 @@ COMMANDS = (
             f"askwell train {_ON_TESTBED} --prompts testbed:mined --out capitals",
             'askwell train --lm bert-base-cased --facts capitals.csv --prompts "The capital of [X] is [Y] ." --out run',
         ),
-    ),
-    Command(
-        "evaluate", "ask:evaluate", "Score a saved mixture, or untuned prompts, on held-out facts.",
-        ("askwell evaluate capitals --trust", f"askwell evaluate {_ON_TESTBED} --prompts testbed:mined"),
+        group=_LEARN,
+        common=(*_READING, "out", "candidates", "shots", "deep", "seed", "seeds", "pairs", "minutes",
+                "resume", "overwrite", "json"),
     ),
     Command(
         "ask", "ask:ask", "Ask a saved mixture, or untuned prompts, about one x or many.",
@@ -40,20 +67,34 @@ COMMANDS = (
             "askwell ask capitals --file countries.csv --column country --risk 0.1",
             f"askwell ask {_ON_TESTBED} --prompts testbed:single France",
         ),
+        group=_LEARN,
+        common=("lm", "prompts", "facts", "file", "column", "top", "risk", "candidates", "each-prompt", "server",
+                "json"),
+    ),
+    Command(
+        "evaluate", "ask:evaluate", "Score a saved mixture, or untuned prompts, on held-out facts.",
+        ("askwell evaluate capitals --trust", f"askwell evaluate {_ON_TESTBED} --prompts testbed:mined"),
+        group=_LEARN,
     ),
     Command(
         "show", "ask:show", "Show the tuned prompts beside the words they started from.",
         ("askwell show capitals", "askwell show capitals --figure prompts.svg"),
-    ),
-    Command(
-        "demo", "sweep:demo", "See it work: tune soft prompts on the testbed, and write a report.",
-        ("askwell demo --quick", "askwell demo --out my-demo"),
+        group=_LEARN,
     ),
     Command(
         "baseline", "train:baseline", "Run a baseline: LAMA, examples, LPAQA, OptiPrompt, fine-tuning …",
         (
             f"askwell baseline lama {_ON_TESTBED} --prompts testbed:single --out lama",
             f"askwell baseline optiprompt-manual {_ON_TESTBED} --prompts testbed:single --out optiprompt",
+        ),
+        group=_LEARN, common=(*_READING, "out", "shots", "seed", "pairs", "minutes", "resume", "overwrite", "json"),
+    ),
+    Command(
+        "probe", "probe:probe", "Find out what an LM knows, and write a knowledge card.",
+        (
+            "askwell probe testbed2:bert --set testbed2 --minutes 5",
+            "askwell probe smollm2 --set trex_original --minutes 60",
+            "askwell probe smollm2 gemma3-270m --plan",
         ),
     ),
     Command(
@@ -62,6 +103,17 @@ COMMANDS = (
             "askwell transfer capitals --lm testbed:roberta --out capitals-roberta",
             "askwell transfer capitals --lm my-fine-tuned-bert --tune --out capitals-tuned",
         ),
+        group=_LEARN,
+    ),
+    Command(
+        "demo", "sweep:demo", "See it work: tune soft prompts on the testbed, and write a report.",
+        ("askwell demo --quick", "askwell demo --out my-demo"),
+        group=_LEARN,
+    ),
+    Command(
+        "runs", "runs:runs", "List runs, filtered and sorted.",
+        ("askwell runs store --sort P@1", "askwell runs store --where \"lm = 'testbed:bert' and P@1 > 40\" --csv"),
+        group=_RUNS,
     ),
     Command(
         "compare", "runs:compare", "Compare two runs on the facts that both answered.",
@@ -69,6 +121,31 @@ COMMANDS = (
             "askwell compare capitals lama",
             "askwell compare store store --where-a \"setting = 'soft'\" --where-b \"setting = 'init'\"",
         ),
+        group=_RUNS,
+    ),
+    Command(
+        "report", "runs:report", "Make tables and figures from runs.",
+        ("askwell report store", "askwell report store --out report-for-mary"),
+        group=_RUNS,
+    ),
+    Command(
+        "export", "runs:export", "Write a run as one HTML file or for Inspect, or a relation for lm-eval.",
+        (
+            "askwell export capitals --out capitals.html",
+            "askwell export capitals --to inspect --out logs",
+            "askwell export testbed:capital --to lm-eval --out capital-task",
+        ),
+        group=_RUNS,
+    ),
+    Command(
+        "serve", "serve:serve", "Serve a page and an API over runs: ask, see why, compare, train.",
+        ("askwell serve", "askwell serve store --port 8000"),
+        group=_RUNS,
+    ),
+    Command(
+        "sweep", "sweep:sweep", "Run a grid of LMs, relations, prompts, settings and seeds.",
+        ("askwell sweep sweep.toml --dry-run", "askwell sweep sweep.toml"),
+        group=_RUNS,
     ),
     Command(
         "diff", "diff:diff", "Compare two LMs fact by fact: what was kept, is only hidden, or is gone.",
@@ -78,34 +155,17 @@ COMMANDS = (
             'askwell diff BEFORE AFTER --forget forget.csv --retain retain.csv --prompts p.jsonl --out audit '
             '--fail-if "hidden > 0"',
         ),
+        group=_RUNS,
     ),
     Command(
         "audit", "data:audit", "Audit the splits of facts: leaks, and what trivial answers score.",
         ("askwell audit testbed:capital", "askwell audit trex_original --clean --out cleaned"),
-    ),
-    Command(
-        "sweep", "sweep:sweep", "Run a grid of LMs, relations, prompts, settings and seeds.",
-        ("askwell sweep sweep.toml --dry-run", "askwell sweep sweep.toml"),
-    ),
-    Command(
-        "runs", "runs:runs", "List runs, filtered and sorted.",
-        ("askwell runs store --sort P@1", "askwell runs store --where \"lm = 'testbed:bert' and P@1 > 40\" --csv"),
-    ),
-    Command(
-        "report", "runs:report", "Make tables and figures from runs.",
-        ("askwell report store", "askwell report store --out report-for-mary"),
-    ),
-    Command(
-        "serve", "serve:serve", "Serve a page and an API over runs: ask, see why, compare, train.",
-        ("askwell serve", "askwell serve store --port 8000"),
-    ),
-    Command(
-        "export", "runs:export", "Write a run as one self-contained HTML file.",
-        ("askwell export capitals --out capitals.html",),
+        group=_DATA,
     ),
     Command(
         "stats", "data:stats", "Print the paper's statistics of relations and prompts.",
         ("askwell stats", "askwell stats --data my-copy"),
+        group=_DATA,
     ),
 )  # fmt: skip
 
@@ -146,19 +206,26 @@ GROUPS = {
 
 
 def add_commands(app: App) -> None:
-    """Add all commands to the app."""
-    for command in COMMANDS:
-        _add(app, command)
+    """Add all commands to the app, listed under their headings in the order in which people come to need them."""
+    for number, command in enumerate(COMMANDS):
+        _add(app, command, number)
     for name, (text, commands) in GROUPS.items():
-        group = App(name=name, help=text)
-        for command in commands:
-            _add(group, command)
+        group = App(name=name, help=text, group=HEADINGS[_DATA], sort_key=len(COMMANDS))
+        for number, command in enumerate(commands):
+            _add(group, command, number)
         app.command(group)
 
 
-def _add(app: App, command: Command) -> None:
+def _add(app: App, command: Command, number: int) -> None:
     examples = "\n".join(f"    {example}" for example in command.examples)
     title = "Example:" if len(command.examples) == 1 else "Examples:"
+    listed: dict[str, Any] = {"group": HEADINGS[command.group]} if command.group else {}
     app.command(
-        f"askwell.cli.{command.where}", name=command.name, help=command.help, help_epilogue=f"{title}\n\n{examples}"
+        f"askwell.cli.{command.where}",
+        name=command.name,
+        help=command.help,
+        help_epilogue=f"{title}\n\n{examples}",
+        help_formatter=CommonOptions(command) if command.common else None,
+        sort_key=number,
+        **listed,
     )

@@ -108,11 +108,13 @@ def import_data(
     """Convert facts and templates of another project to our layout, and report what was left out and why.
 
     Args:
-        format: Whose format: lama, lpaqa, autoprompt, optiprompt, or bear (all sets of lm-pub-quiz).
+        format: Whose format: lama, lpaqa, autoprompt, optiprompt, bear (all sets of lm-pub-quiz), popqa,
+            entity-questions or lm-kbc.
         source: Their folder, unpacked. lama: TREx, Google_RE, ConceptNet and relations.jsonl. lpaqa: folders of
             RELATION.jsonl or .txt. autoprompt: folders of RELATION/{train,dev,test}.jsonl, files of prompts.
             optiprompt: data, relation_metainfo and common_vocabs. bear: metadata_relations.json with RELATION.jsonl
-            beside it; its answer spaces become files for --candidates.
+            beside it; its answer spaces become files for --candidates. popqa: its table. entity-questions:
+            RELATION.{train,dev,test}.json, whose x is a whole question. lm-kbc: a file, or a folder of files.
         out: The data folder to write to: facts/, prompts/ and vocab/ in it.
         name: The prefix of the sets' names; default: the name of the format.
     """

@@ -13,14 +13,16 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
-from askwell.cli.commands import add_commands
+from askwell.cli.commands import HEADINGS, add_commands
 from askwell.errors import AskwellError, UsageError
 from askwell.version import VERSION
 from askwell.views.printable import clipped, printable
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
+HELP_ALL = "--help-all"
+"""Shows all options of a command, where --help shows the common ones."""
 DEBUG = "--debug"
 """Shows the traceback of an unexpected error."""
 
@@ -50,6 +52,8 @@ add_commands(app)
 app.register_install_completion_command(
     help="Let the shell complete commands and options with the tab key (bash, zsh, fish)."
 )
+for _flag in ("--help", "--version", "--install-completion"):
+    app[_flag].group = HEADINGS["Options"]
 
 
 @app["testbed"].default
@@ -72,14 +76,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         # A command's help is its docstring; the one-line help is for the list of commands.
         named = [one for one in app.parse_commands(words)[1] if one.default_command and one.default_command.__doc__]
-        lines = [command.help for command in named]
+        shown = [(command, command.help, command.help_formatter) for command in named]
         try:
             for command in named:
                 command.help = None
+                command.help_formatter = None if HELP_ALL in words else command.help_formatter
+            words = ["--help" if word == HELP_ALL else word for word in words]
             app(words, exit_on_error=False, print_error=False)
         finally:
-            for command, line in zip(named, lines, strict=True):
-                command.help = line
+            for command, line, formatter in shown:
+                command.help, command.help_formatter = line, formatter
             sys.stdout.flush()  # here, where a full disk can still be reported
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
@@ -156,7 +162,14 @@ def _speak_in_options(error: CycloptsError) -> str:
     cause = error.__cause__
     if not isinstance(cause, ValidationError):
         words = [word for command in error.command_chain or () for word in command.split()]
-        return f"{str(error).strip()}\nTry '{' '.join(['askwell', *words, '--help'])}'."
+        problem = str(error).strip()
+        if isinstance(error, UnusedCliTokensError):
+            left = ", ".join(map(repr, error.unused_tokens or ()))
+            problem = (
+                f"{' '.join(words) or 'askwell'}: {left}: it is not clear what this belongs to. A value stands after "
+                "its option, and a text with spaces stands in quotes."
+            )
+        return f"{problem}\nTry '{' '.join(['askwell', *words, '--help'])}'."
     problems = []
     for problem in cause.errors():
         message = problem["msg"].removeprefix("Value error, ")

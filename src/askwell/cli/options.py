@@ -15,13 +15,12 @@ Risk = Annotated[float, Parameter(validator=validators.Number(gte=0, lt=1))]
 Confidence = Annotated[float | None, Parameter(validator=validators.Number(gt=0, lt=1))]
 NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
 
-LM = Annotated[
-    str | None,
-    Parameter(
-        help="The frozen LM: testbed:bert, smollm2, a hub name such as bert-base-cased, a checkpoint folder, "
-        "a folder with a LoRA adapter (PEFT), or a .gguf file. `askwell lm list` lists those on this machine."
-    ),
-]
+_LM = Parameter(
+    help="The frozen LM: testbed:bert, smollm2, a hub name such as bert-base-cased, a checkpoint folder, "
+    "a folder with a LoRA adapter (PEFT), or a .gguf file. `askwell lm list` lists those on this machine."
+)
+LM = Annotated[str | None, _LM]
+NeededLM = Annotated[str, _LM]
 Revision = Annotated[str | None, Parameter(help="Branch, tag or commit of an LM on the hub.")]
 Tokenizer = Annotated[
     str | None,
@@ -47,17 +46,18 @@ class Loading:
 Facts = Annotated[
     str,
     Parameter(
-        help="The relation: a folder with train/dev/test.jsonl, one .jsonl/.csv/.tsv file to be split, or a "
-        "name such as trex_original/P19 in the data folder."
+        help="The relation: a folder with train/dev/test.jsonl, one .jsonl/.csv/.tsv file to be split, a "
+        "name such as trex_original/P19 in the data folder, or hub:NAME:SPLIT for a data set on the hub."
     ),
 ]
-Prompts = Annotated[
-    Several,
-    Parameter(
-        help='Prompts: a template ("[X] was born in [Y] ."), a file of templates, or a name such as trex_mine/P19 in '
-        "the data folder. Can be repeated."
-    ),
-]
+_PROMPTS = (
+    'a template ("[X] was born in [Y] ."), a file of templates, or a name such as trex_mine/P19 in the data folder'
+)
+_ONE_OR_MORE = Parameter(help=f"One or more prompts: {_PROMPTS}.", negative="", consume_multiple=True)
+Prompts = Annotated[list[str] | None, _ONE_OR_MORE]
+NeededPrompts = Annotated[list[str], _ONE_OR_MORE]
+RepeatedPrompts = Annotated[Several, Parameter(help=f"Prompts: {_PROMPTS}. Can be repeated.")]
+"""Prompts of a command that takes other words, too."""
 Data = Annotated[
     Path | None, Parameter(help="The data folder, which contains facts/ and prompts/. [env: ASKWELL_DATA]")
 ]
@@ -95,8 +95,8 @@ class Reading:
 CandidatesFile = Annotated[
     Path | None,
     Parameter(
-        help="A file of candidates, one per line, or of labels with their words (good: good, great): choose answers "
-        "only among these."
+        help="A file of candidates, one per line, or of labels with their words (good: good, great), or a folder with "
+        "a file RELATION.txt for each relation: choose answers only among these."
     ),
 ]
 Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers only among the ys of the train facts.")]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from scipy.stats import binomtest
+
 from askwell.cli.terminal import bar, note, note_left_out_facts, print_json, say, show, show_document, stderr
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
@@ -117,7 +119,7 @@ def _note_mixture(mixture: Mixture) -> None:
             f"{mixture.dropped_examples} of {wanted} examples did not fit into the LM's "
             f"maximum input of {mixture.lm.context} tokens and were dropped, starting with the first of each prompt"
         )
-    if mixture.weighting.reads == "x" and mixture.finds_every_x_alike:
+    if mixture.weighting.reads == ("x",) and mixture.finds_every_x_alike:
         note(
             "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
             "equally probable with all of them"
@@ -212,6 +214,8 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     corrected = record.controls.get(PRIOR_CORRECTED)
     score = None if corrected is None or corrected.test is None else corrected.test["P@1"]
     say(*control_sentences(record.knowledge, score))
+    if record.test.facts < _FEW:
+        note(_few_facts(record.test))
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
     found = record.training.prompt if record.training is not None else None
     lines = []
@@ -221,15 +225,33 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
         lines.append(f"prompt: {record.prompts[0].template}")
     seconds = record.environment.seconds or 0.0
     if record.mixture.shots:
-        lines.append(f"{len(record.prompts[0].examples)} examples before the question; {seconds:.0f} s in all.")
+        took = "" if tuned else f"; {seconds:.0f} s in all"
+        lines.append(f"{len(record.prompts[0].examples)} examples before the question{took}.")
     if tuned and record.training is not None:
         lines.append(
             f"effective prompts: {record.effective_prompts:.1f} of {len(record.prompts)}; the state after "
             f"{record.training.best_pairs} of {record.training.pairs} pairs was best on dev; {seconds:.0f} s in all."
         )
+        if record.dev is not None and record.training.dev_facts < record.dev.facts:
+            lines.append(f"During tuning, {record.training.dev_facts} of the {record.dev.facts} dev facts were scored.")
     follow = f"askwell compare {folder} OTHER" if record.spec.baseline else f'askwell ask {folder} "…"'
     lines.append(f"Saved in {folder}. Next: {follow}, or askwell show {folder}")
     say(*lines)
+
+
+_FEW = 30
+"""With fewer test facts, a score says little, so that its interval is shown with it."""
+
+
+def _few_facts(test: EvaluationFigures) -> str:
+    """Say between which values P@1 lies for all that so few facts show (Wilson's interval), and what to do."""
+    right = round(test.micro["P@1"] / 100 * test.facts)
+    found = binomtest(right, test.facts).proportion_ci(0.95, method="wilson")
+    return (
+        f"WARNING: {counted(test.facts, 'test fact')}: P@1 on more of them may lie anywhere between "
+        f"{100 * found.low:.1f} and {100 * found.high:.1f} (95 % interval); a split such as --split-ratio 50-10-40 "
+        "tests on more"
+    )
 
 
 def note_missing(record: RunRecord) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from askwell.cli.options import LM, Flag, Json, NotNegative, RunsPath, Where
+from askwell.cli.options import LM, CandidatesFile, Data, Flag, Json, NotNegative, Reading, RunsPath, Where
 from askwell.cli.terminal import note, print_json, say, show, show_document
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
@@ -134,7 +134,7 @@ def report(
         Parameter(name="--format", consume_multiple=True, negative=""),
     ] = None,
     where: Where = None,
-    drawn: NotNegative = 4,
+    drawn: NotNegative = 0,
     json: Json = False,
 ) -> None:
     """Say what was found in some runs, with tables and figures, as Markdown, LaTeX, CSV and HTML.
@@ -144,7 +144,7 @@ def report(
     Args:
         out: The folder to write to; default: the folder report in the store.
         formats: One or more formats to write; default: all.
-        drawn: How many tuned mixtures to draw as words; with 0, none is drawn and no LM is loaded.
+        drawn: How many tuned mixtures to draw as words, for which their LMs are loaded.
     """
     from askwell.views.study import FORMATS, make_report
 
@@ -163,15 +163,87 @@ def report(
         note(f"  {path.relative_to(folder)}")
 
 
-def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, lm: LM = None) -> None:
-    """Write a run as one self-contained HTML file for a colleague: scores, trust, prompts, some answers.
+def export(
+    source: str,
+    /,
+    *,
+    to: Literal["html", "inspect", "lm-eval"] = "html",
+    out: Path | None = None,
+    where: Where = None,
+    drawn: Flag = False,
+    lm: LM = None,
+    prompt: str | None = None,
+    candidates: CandidatesFile = None,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    data: Data = None,
+) -> None:
+    """Write a run for a colleague or for Inspect, or a relation as a task of the lm-evaluation-harness.
+
+    html is one self-contained file with scores, trust, prompts and some answers. inspect writes an eval log of each
+    run, with a sample for each test fact, which `inspect view` shows. lm-eval writes a relation's test facts as a
+    multiple-choice task; `python -m askwell.tools.lm_eval --model askwell` asks them of a mixture.
 
     Args:
-        run: A run, a folder of runs, or a store.
-        out: The HTML file.
+        source: A run, a folder of runs, or a store; for lm-eval, a relation, as --facts names it elsewhere.
+        to: What to write.
+        out: The HTML file (default: run.html), the folder of logs (logs), or the folder of the task (task).
+        drawn: For html: also draw the tuned prompts as words, for which the LM is loaded; so does --lm.
+        prompt: For lm-eval: ask every model with this sentence up to [Y], instead of naming x alone.
     """
-    need_writable_file(out, "--out")
+    if to == "lm-eval":
+        if where is not None or lm is not None:
+            raise BadOption("--to lm-eval writes a relation, not a run: leave out --where and --lm")
+        _export_task(source, out or Path("task"), prompt, candidates, reading, data)
+        return
+    if prompt is not None or candidates is not None or reading != Reading() or data is not None:
+        raise BadOption(
+            f"--to {to} writes a run, which has its own facts: leave out --prompt, --candidates, --data and how facts "
+            "are read"
+        )
+    if to == "inspect":
+        if lm is not None:
+            raise BadOption("--to inspect asks no LM: leave out --lm")
+        _export_logs(source, out or Path("logs"), where)
+        return
+    file = out or Path("run.html")
+    need_writable_file(file, "--out")
     from askwell.views.one_run import export_run
 
-    write_whole(out, export_run(run, where, lm, note=note))
-    note(f"written to {out}")
+    write_whole(file, export_run(Path(source), where, lm, drawn=drawn or lm is not None, note=note))
+    note(f"written to {file}")
+
+
+def _export_logs(source: str, folder: Path, where: str | None) -> None:
+    from askwell.runs.query import select_runs
+    from askwell.tools.inspect_log import write_inspect_log
+
+    need_writable_folder(folder, "--out")
+    runs = select_runs(source, where)
+    for run in runs:
+        note(f"written to {write_inspect_log(run, folder)}")
+    note(f"see {'them' if len(runs) > 1 else 'it'} with: inspect view --log-dir {folder}")
+
+
+def _export_task(
+    source: str, folder: Path, prompt: str | None, candidates: Path | None, reading: Reading, data: Path | None
+) -> None:
+    from askwell.answers.candidates import load_candidates
+    from askwell.data.names import load_relation
+    from askwell.data.templates import parse_template
+    from askwell.tools.lm_eval_task import write_task
+
+    need_writable_folder(folder, "--out")
+    relation = load_relation(source, reading.x, reading.y, split=reading.rule, data=data)
+    task = write_task(
+        relation,
+        folder,
+        template=None if prompt is None else parse_template(prompt),
+        candidates=None if candidates is None else load_candidates(candidates),
+    )
+    note(f"the task {task} is in {folder}; ask it with: {harness_command(task, folder)}")
+
+
+def harness_command(task: str, folder: Path) -> str:
+    """Return the command that asks a mixture the facts of an exported task."""
+    start = "python -m askwell.tools.lm_eval --model askwell --model_args mixture=RUN"
+    return f"{start} --include_path {folder} --tasks {task}"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from askwell.cli.options import Threads
-from askwell.cli.terminal import note
+from askwell.cli.terminal import note, note_loading
 from askwell.errors import BadOption
 
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
@@ -66,16 +66,18 @@ def serve(
         if training:
             note(f"runs that are trained there are saved in {folder_of_new_runs(runs)}")
 
+    note_loading("the server")
     if engine == "ray":
         from askwell.server.cluster import serve_on_ray
 
         serve_on_ray(settings, host, port, replicas=replicas or 1, address=address, tell=tell)
         return
+    listening = listen(host, port)
+    note(f"it will answer at {address_of(listening)}")
     from askwell.lms.machine import set_threads
     from askwell.server.app import serve as serve_until_told
 
     settings = replace(settings, threads=set_threads(threads))
-    listening = listen(host, port)
     tell(address_of(listening))
     try:
         serve_until_told(settings, listening)

@@ -1,5 +1,7 @@
 """`askwell sweep` and `askwell demo`."""
 
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -123,7 +125,7 @@ def _print_plan(plan: "Plan", workers: int) -> None:
 def demo(
     *,
     out: Path = Path("askwell-demo"),
-    lm: str = "testbed:bert",
+    lm: str = "testbed2:bert",
     relations: Annotated[Several, Parameter(consume_multiple=True)] = None,
     seed: Seed = 0,
     quick: Flag = False,
@@ -131,13 +133,14 @@ def demo(
 ) -> None:
     """See it work: tune soft prompts on the testbed, compare them with hard ones, and write a report.
 
-    The testbed's LMs were trained on a text that tells most facts of a small world and withholds the rest, so the
-    report can say what was elicited and what was guessed. The same command continues an interrupted demo.
+    The LMs of the second testbed were trained on a text that tells most facts of a small world, each in one or two of
+    sixteen wordings, and withholds the rest, so the report can say what was elicited and what was guessed. The same
+    command continues an interrupted demo.
 
     Args:
         out: The folder for the report and the runs behind it.
-        lm: An LM of the testbed.
-        relations: Relations of the testbed; default: four of them.
+        lm: testbed2:bert or testbed2:causal.
+        relations: Relations of the second testbed; default: four of them.
         quick: One relation and fewer methods and facts, in well under a minute.
     """
     need_writable_folder(out, "--out")
@@ -164,5 +167,14 @@ def demo(
     else:
         show_document(made.study.found())
         show_section("The report", Paragraph(f" {made.report}"))
-        show_section("What to try next", Code(made.next_steps))
+        show_section("What to try next", Code(_as_installed(made.next_steps)))
         note(f"\n{time.monotonic() - started:.0f} s in all.")
+
+
+def _as_installed(steps: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return commands as they can be pasted, also where askwell is in an environment that is not on the PATH."""
+    program = Path(sys.executable).with_name("askwell")
+    if shutil.which("askwell") is not None or not program.exists():
+        return steps
+    near = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
+    return tuple((command.replace("askwell", str(near), 1), what) for command, what in steps)

@@ -82,9 +82,15 @@ def note(text: str) -> None:
     stderr.print(text, style="dim", markup=False)
 
 
+def note_loading(*names: str | None) -> None:
+    """Note what is being loaded, unless that is quick because torch has been imported before."""
+    if "torch" not in sys.modules:
+        note(f"loading {' and '.join(['torch', *filter(None, names)])} …")
+
+
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
     """Note how many facts of a split could not be asked and why, and name some of them."""
-    from askwell.answers.encode import way_out_of
+    from askwell.answers.left_out import way_out_of
 
     for reason, count in sorted(reasons.items()):
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
@@ -92,6 +98,9 @@ def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence
         note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}{way_out_of(reason)}")
 
 
+_SECONDS_BETWEEN_LINES = 30.0
+
+
 def bar(what: str) -> Bar:
-    """Return a bar on stderr that appears at once."""
-    return Bar(what, console=stderr, after=0.0)
+    """Return a bar on stderr that appears at once; a line now and then, where stderr is not a terminal."""
+    return Bar(what, console=stderr, after=0.0, line_every=_SECONDS_BETWEEN_LINES)

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.cli import options
-from askwell.cli.terminal import bar, note, print_json, say, show
+from askwell.cli.terminal import bar, note, note_loading, print_json, say, show
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
@@ -19,9 +19,9 @@ _BASELINES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELIN
 
 def train(
     *,
-    lm: options.LM = None,
+    lm: options.NeededLM,
     facts: options.Facts,
-    prompts: options.Prompts = None,
+    prompts: options.NeededPrompts,
     out: options.RunFolder,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Mixture")] = MixtureSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
@@ -48,8 +48,7 @@ def train(
         compiled: Compile parts of the LM's layers with torch.compile: slow to start, but worth it for long runs on a
             GPU.
     """
-    if lm is None or not prompts:
-        raise BadOption("train needs --lm and --prompts")
+    note_loading(lm)
     from askwell.answers.candidates import find_candidates
     from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.runs.build_spec import build_run_spec, prompts_name
@@ -118,7 +117,7 @@ def baseline(
     name: Annotated[BaselineName, Parameter(help=f"{_BASELINES}.", show_choices=False)],
     /,
     *,
-    lm: options.LM = None,
+    lm: options.NeededLM,
     facts: options.Facts,
     prompts: options.Prompts = None,
     out: options.RunFolder,
@@ -140,8 +139,7 @@ def baseline(
     It is scored like a mixture, and its folder has the same files as that of `askwell train`, so `askwell compare` and
     `askwell report` accept both.
     """
-    if lm is None:
-        raise BadOption("baseline needs --lm")
+    note_loading(lm)
     from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
@@ -202,6 +200,7 @@ def transfer(
         raise BadOption("transfer needs --lm: the LM to ask with the mixture")
     if not tune and (training != TrainingSpec() or resume):
         raise BadOption("options of tuning, and --resume, need --tune")
+    note_loading(lm, run)
     from askwell.cli.running import note_missing, run_with_bars
     from askwell.files import to_json
     from askwell.lms.load import load_lm

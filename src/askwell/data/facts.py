@@ -3,17 +3,18 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import combinations, groupby
+from itertools import chain, combinations, groupby
 from operator import attrgetter
-from typing import Literal, get_args
+from typing import Literal, get_args, overload
 
 from askwell.calls import checked_or
 from askwell.errors import BadOption, did_you_mean
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
+from askwell.views.to_files import AsFrame, Records
 from askwell.views.to_text import ShowsItself
 
 SplitName = Literal["train", "dev", "test"]
@@ -28,6 +29,8 @@ class Fact:
 
     x: str
     y: str
+    aliases: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
+    """Other right answers for x that are not facts to be asked themselves, such as other names of y."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class SplitLines:
 
 @checked_or("a Relation is made by askwell.load_relation, from a name, a file, pairs, a dictionary or a frame")
 @dataclass(frozen=True, repr=False)
-class Relation(ShowsItself, SplitLines):
+class Relation(ShowsItself, SplitLines, AsFrame):
     """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
 
     counts: Counts
@@ -124,6 +127,27 @@ class Relation(ShowsItself, SplitLines):
         # Sorted here, not by the reader, so that no relation can carry the order of lines on disk into a result.
         for name, facts in self.splits.items():
             object.__setattr__(self, name, canonical(facts))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.splits.values()))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Fact]:
+        return chain(*self.splits.values())
+
+    @overload
+    def __getitem__(self, which: int) -> Fact: ...
+    @overload
+    def __getitem__(self, which: str | slice) -> tuple[Fact, ...]: ...
+    def __getitem__(self, which: int | str | slice) -> Fact | tuple[Fact, ...]:
+        """Return a split by its name, or facts by their number: those of train come first, then dev, then test."""
+        return self.split(which) if isinstance(which, str) else tuple(self)[which]
+
+    def records(self) -> Records:
+        """Return a row for each fact: its split, x and y."""
+        return [{"split": name, "x": fact.x, "y": fact.y} for name, facts in self.splits.items() for fact in facts]
 
     def summary(self) -> Document:
         """Return its splits with their sizes and an example of each, and what is worth mentioning about them."""
@@ -151,9 +175,9 @@ class Relation(ShowsItself, SplitLines):
 
     @cached_property
     def golds(self) -> Mapping[str, tuple[str, ...]]:
-        """Return for each x all its right ys over all splits, distinct and sorted."""
+        """Return for each x all its right ys over all splits and their aliases, distinct and sorted."""
         by_x = groupby(canonical((*self.train, *self.dev, *self.test)), key=attrgetter("x"))
-        return {x: tuple(dict.fromkeys(fact.y for fact in facts)) for x, facts in by_x}
+        return {x: tuple(sorted({y for fact in facts for y in (fact.y, *fact.aliases)})) for x, facts in by_x}
 
     def split(self, name: str) -> tuple[Fact, ...]:
         """Return the facts of one split."""
@@ -165,7 +189,7 @@ class Relation(ShowsItself, SplitLines):
     def digest(self) -> str:
         """Return SHA-256 of the content of the splits: the same for the same facts, whatever name or file they came
         from."""
-        content = [[[fact.x, fact.y] for fact in split] for split in self.splits.values()]
+        content = [[[fact.x, fact.y, *fact.aliases] for fact in split] for split in self.splits.values()]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
@@ -176,4 +200,5 @@ def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
 
 def facts_jsonl(facts: Iterable[Fact]) -> str:
     """Return the text of a file of facts, one per line."""
-    return "".join(json.dumps({"sub": fact.x, "obj": fact.y}, ensure_ascii=False) + "\n" for fact in facts)
+    records = ({"sub": fact.x, "obj": fact.y} | ({"aliases": fact.aliases} if fact.aliases else {}) for fact in facts)
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)

@@ -1,156 +1,17 @@
-"""Imports other projects' data (LAMA, LPAQA, AutoPrompt, OptiPrompt, and BEAR with all sets of lm-pub-quiz), and writes
-it as a data folder."""
+"""Imports other projects' data (LAMA, LPAQA, AutoPrompt, OptiPrompt, BEAR with all sets of lm-pub-quiz, and sets of
+questions), and writes it as a data folder."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from askwell.data.facts import SPLIT_FILES, SPLITS, Fact, SplitName, facts_jsonl
-from askwell.data.readers import file_name, is_file_name, read_lines, read_object, read_records, text_of
-from askwell.data.templates import parse_template, templates_jsonl, weight_of
-from askwell.errors import BadFile, BadOption, BadTemplate, NothingLeft, first_few
-from askwell.files import need_writable_folder, write_folder
+from askwell.data.facts import SPLIT_FILES
+from askwell.data.imported import LABELS, Imported, files_below, need_folder, write_imported
+from askwell.data.question_sets import read_entity_questions, read_lm_kbc, read_popqa
+from askwell.data.readers import is_file_name, read_lines, read_object, read_records, text_of
+from askwell.data.templates import weight_of
+from askwell.errors import BadFile, BadOption
 from askwell.views.printable import clipped
-
-LABELS = ("sub_label", "obj_label")
-
-ImportedKind = Literal["facts", "prompts", "vocab"]
-# What the sets of each kind contain, and how it is grouped into files, in the words of the report.
-_HELD: dict[ImportedKind, tuple[str, str]] = {
-    "facts": ("facts", "relations"),
-    "prompts": ("prompts", "relations"),
-    "vocab": ("words", "lists"),
-}
-
-
-@dataclass
-class Imported:
-    """The lines of the files of each set, and a count of what was read and left out."""
-
-    sets: dict[ImportedKind, dict[str, dict[str, list[str]]]] = field(
-        default_factory=lambda: {kind: {} for kind in _HELD}
-    )
-    """By kind, set, and file inside the set. Vocabularies and answer spaces can be read by --candidates."""
-    files: int = 0
-    lines: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Lines that were not taken, by reason."""
-    skipped: dict[str, str] = field(default_factory=dict)
-    """Files and relations that were not taken, with the reason."""
-
-    def records(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Return the records of a file of JSON lines, which is counted."""
-        self.files += 1
-        return read_records(path)
-
-    def add_facts(self, data_set: str, relation: str, path: Path, split: SplitName | None = None) -> None:
-        """Take a file of facts with sub_label and obj_label."""
-        for number, record in self.records(path):
-            self.add_fact(data_set, relation, path, number, record, split=split)
-
-    def add_fact(
-        self,
-        data_set: str,
-        relation: str,
-        path: Path,
-        line: int,
-        record: dict[str, Any],
-        *,
-        keys: tuple[str, str] = LABELS,
-        split: SplitName | None = None,
-    ) -> None:
-        """Take the fact of a line; one with an empty x or y is left out and counted."""
-        self.lines += 1
-        x, y = (text_of(path, line, record, key) for key in keys)
-        if not x or not y:
-            self.left_out["x or y is empty"] += 1
-            return
-        name = file_name(path, line, relation)
-        self._add("facts", data_set, f"{name}/{split}.jsonl" if split else f"{name}.jsonl", facts_jsonl([Fact(x, y)]))
-
-    def add_prompt(
-        self, data_set: str, relation: str, path: Path, line: int | None, text: str, weight: float | None = None
-    ) -> None:
-        """Take a template; text that is not a template is left out and counted."""
-        self.lines += 1
-        try:
-            record: dict[str, Any] = {"template": parse_template(text).text}
-        except BadTemplate as error:
-            self.left_out[str(error)] += 1
-            return
-        if weight is not None:
-            record["weight"] = weight
-        self._add("prompts", data_set, f"{file_name(path, line, relation)}.jsonl", templates_jsonl([record]))
-
-    def add_words(self, data_set: str, name: str, path: Path, words: Iterable[str]) -> None:
-        """Take a list of words, distinct and in their order."""
-        for word in dict.fromkeys(word.strip() for word in words):
-            if word:
-                self._add("vocab", data_set, f"{file_name(path, None, name)}.txt", f"{word}\n")
-
-    def skip(self, path: Path | str, reason: str) -> None:
-        """Note a file or relation that is not taken."""
-        self.skipped[str(path)] = reason
-
-    def drop_partly_split(self, source: Path) -> None:
-        """Drop relations that have some of train, dev and test but not all, and note them."""
-        for data_set, files in list(self.sets["facts"].items()):
-            for relation in dict.fromkeys(file.partition("/")[0] for file in files if "/" in file):
-                lacking = [split for split in SPLITS if f"{relation}/{split}.jsonl" not in files]
-                if lacking:
-                    self.skip(source / data_set / relation, f"has no facts in {' and '.join(lacking)}")
-                    for split in SPLITS:
-                        files.pop(f"{relation}/{split}.jsonl", None)
-            if not files:
-                del self.sets["facts"][data_set]
-
-    def as_json(self, out: Path) -> dict[str, Any]:
-        """Return what was read, taken into the data folder `out` and left out, ready for JSON."""
-        document: dict[str, Any] = {"out": str(out), "files": self.files, "lines": self.lines}
-        for kind, (held, groups) in _HELD.items():
-            document[held] = {
-                name: {groups: len({file.partition("/")[0] for file in files}), held: sum(map(len, files.values()))}
-                for name, files in self.sets[kind].items()
-            }
-        return document | {"left_out": dict(self.left_out), "skipped": self.skipped}
-
-    def sentences(self, out: Path) -> list[str]:
-        """Return the same for people, one sentence each."""
-        told, document = [f"{self.lines} lines of {self.files} files read"], self.as_json(out)
-        for kind, (held, groups) in _HELD.items():
-            for name, counts in document[held].items():
-                told.append(f"{out / kind / name}: {counts[held]} {held} of {counts[groups]} {groups}")
-        told += [f"left out: {count} × {reason}" for reason, count in sorted(self.left_out.items())]
-        by_reason: dict[str, list[str]] = {}
-        for path, reason in self.skipped.items():
-            by_reason.setdefault(reason, []).append(path)
-        for reason, paths in by_reason.items():
-            named = first_few(paths)
-            told.append(f"skipped: {len(paths)} × {reason} ({named})")
-        return told
-
-    def _add(self, kind: ImportedKind, data_set: str, file: str, line: str) -> None:
-        self.sets[kind].setdefault(data_set, {}).setdefault(file, []).append(line)
-
-
-def write_imported(imported: Imported, out: Path) -> None:
-    """Write every set in our layout under `out`; each is written whole or not at all, and none is overwritten."""
-    folders = {out / kind / name: files for kind, sets in imported.sets.items() for name, files in sets.items()}
-    if not folders:
-        raise NothingLeft("facts or prompts", imported.left_out + Counter(imported.skipped.values()))
-    need_writable_folder(out, "--out")
-    for folder in folders:
-        if folder.exists():
-            raise BadOption(
-                f"`out` already has {folder}; name another folder, or give the sets another `name`",
-                out="--out",
-                name="--name",
-            )
-    for folder, files in folders.items():
-        write_folder(folder, {name: "".join(lines) for name, lines in files.items()})
-
 
 # AutoPrompt's names for the blanks, and its special tokens, which we add later.
 _BLANKS = {"{sub_label}": "[X]", "[P]": "[Y]", "[MASK]": "[Y]", "<mask>": "[Y]"}
@@ -159,7 +20,7 @@ _SPECIAL = dict.fromkeys(("[CLS]", "[SEP]", "<s>", "</s>"), "")
 
 def read_lama(imported: Imported, source: Path, name: str) -> None:
     """Take the facts of each relation, in one file since LAMA has no splits, and one template per T-REx relation."""
-    _need_folder(source, "TREx, Google_RE, ConceptNet or relations.jsonl")
+    need_folder(source, "TREx, Google_RE, ConceptNet or relations.jsonl")
     root = _inner(source, "data")
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         data_set, kind = f"{name}_{folder.name.lower()}", folder.name.lower()
@@ -190,13 +51,13 @@ def _add_conceptnet(imported: Imported, data_set: str, path: Path) -> None:
 def read_lpaqa(imported: Imported, source: Path, name: str) -> None:
     """Take the templates of <folder>/<relation>.jsonl (template and weight) and <folder>/<relation>.txt (one per
     line)."""
-    _need_folder(source, "mine, paraphrase or other folders of <relation>.jsonl")
+    need_folder(source, "mine, paraphrase or other folders of <relation>.jsonl")
     root = _inner(source, "prompt")
-    for path in _files_below(root, ".jsonl"):
+    for path in files_below(root, ".jsonl"):
         for number, record in imported.records(path):
             text, weight = text_of(path, number, record, "template"), weight_of(path, number, record)
             imported.add_prompt(_set_name(name, root, path.parent), path.stem, path, number, text, weight)
-    for path in _files_below(root, ".txt"):
+    for path in files_below(root, ".txt"):
         imported.files += 1
         for number, line in read_lines(path):
             imported.add_prompt(_set_name(name, root, path.parent), path.stem, path, number, line)
@@ -205,7 +66,7 @@ def read_lpaqa(imported: Imported, source: Path, name: str) -> None:
 def read_autoprompt(imported: Imported, source: Path, name: str) -> None:
     """Take the facts of <relation>/{train,dev,test}.jsonl and the prompts of files of relations with templates."""
     if source.suffix != ".jsonl":
-        _need_folder(source, "<relation>/train.jsonl and so on, or files of prompts")
+        need_folder(source, "<relation>/train.jsonl and so on, or files of prompts")
     _add_facts_and_templates(imported, source, name, lambda folder: _set_name(name, source, folder))
 
 
@@ -215,14 +76,14 @@ def read_optiprompt(imported: Imported, source: Path, name: str) -> None:
     A folder of <relation>/{train,dev,test}.jsonl or of <relation>.jsonl is a set of facts; a file of relations with
     templates is a set of prompts.
     """
-    _need_folder(source, "data, relation_metainfo or common_vocabs")
+    need_folder(source, "data, relation_metainfo or common_vocabs")
     root = _inner(source, "data")
 
     def set_of(folder: Path) -> str:
         return _set_name(name, root if folder.is_relative_to(root) else source, folder).lower()
 
     _add_facts_and_templates(imported, source, name, set_of)
-    for path in _files_below(source, ".txt"):
+    for path in files_below(source, ".txt"):
         if "vocab" in path.stem:
             words = [line for _, line in read_lines(path)]
             imported.files += 1
@@ -232,7 +93,7 @@ def read_optiprompt(imported: Imported, source: Path, name: str) -> None:
 
 def _add_facts_and_templates(imported: Imported, source: Path, name: str, set_of: Callable[[Path], str]) -> None:
     """Take folders with the splits of a relation, files of facts, and files of templates; `set_of` names sets."""
-    paths = [source] if source.is_file() else _files_below(source, ".jsonl")
+    paths = [source] if source.is_file() else files_below(source, ".jsonl")
     relations = {path.parent for path in paths if path.name in SPLIT_FILES}
     for path in paths:
         folder = path.parent
@@ -264,25 +125,9 @@ def _add_templates(imported: Imported, data_set: str, path: Path) -> None:
         imported.add_prompt(data_set, relation, path, number, text)
 
 
-def _need_folder(source: Path, holds: str) -> None:
-    """Raise if the source is not a folder; the message says which folder to name."""
-    if source.is_dir():
-        return
-    if not source.exists():
-        raise BadFile(source, "there is no such file or folder")
-    advice = "; unpack it first" if source.suffix in (".zip", ".gz", ".tar", ".tgz") else ""
-    raise BadFile(source, f"is a file; name the folder that holds {holds}{advice}")
-
-
 def _inner(source: Path, name: str) -> Path:
     """Return the folder of that name in the source, or else the source itself."""
     return source / name if (source / name).is_dir() else source
-
-
-def _files_below(source: Path, suffix: str) -> list[Path]:
-    """Return all files with an ending, in the folder or below it, in a fixed order; hidden ones are ignored."""
-    found = (path for path in source.rglob(f"*{suffix}") if path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts))
 
 
 def _set_name(name: str, source: Path, folder: Path) -> str:
@@ -295,7 +140,7 @@ METADATA = "metadata_relations.json"
 
 def read_bear(imported: Imported, source: Path, name: str) -> None:
     """Take the facts, templates and answer spaces of a folder with metadata_relations.json, or of its subfolders."""
-    _need_folder(source, METADATA)
+    need_folder(source, METADATA)
     if (source / METADATA).is_file():
         _add_set(imported, name, source)
         return
@@ -350,7 +195,7 @@ def _texts(path: Path, relation: str, about: dict[str, Any], *keys: str) -> list
     return []
 
 
-ImportFormat = Literal["lama", "lpaqa", "autoprompt", "optiprompt", "bear"]
+ImportFormat = Literal["lama", "lpaqa", "autoprompt", "optiprompt", "bear", "popqa", "entity-questions", "lm-kbc"]
 
 READERS: dict[ImportFormat, Callable[[Imported, Path, str], None]] = {
     "lama": read_lama,
@@ -358,6 +203,9 @@ READERS: dict[ImportFormat, Callable[[Imported, Path, str], None]] = {
     "autoprompt": read_autoprompt,
     "optiprompt": read_optiprompt,
     "bear": read_bear,
+    "popqa": read_popqa,
+    "entity-questions": read_entity_questions,
+    "lm-kbc": read_lm_kbc,
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from askwell.calls import checked
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
+from askwell.data.on_the_hub import HUB, read_hub
 from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, relation_in_memory, text_of
 from askwell.data.split import SplitRule, rule_with, split_relation
 from askwell.data.templates import Template, parse_template, read_templates
@@ -73,6 +74,11 @@ def find(source: str, kind: SourceKind, data: Path | None) -> Path:
     path = Path(source)
     if path.exists():
         return path
+    if kind == "prompts" and " " in source:
+        raise BadFile(
+            source,
+            'there is no such file, and a template has two blanks, [X] and [Y], in brackets: "[X] was born in [Y] ."',
+        )
     if data is None:
         raise BadFile(
             source,
@@ -126,17 +132,18 @@ def load_relation(
 ) -> Relation:
     """Return the relation of a name, a path, or facts in memory.
 
-    A name is testbed:capital, or trex_original/P19 in the `data` folder. A path is a folder with train.jsonl, dev.jsonl
-    and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary from x to
-    y (or to several ys), or a table: a pandas or polars frame, an Arrow table, a datasets.Dataset; or a dictionary of
-    these by split. `x` and `y` name the columns if they are not called x and y.
+    A name is testbed:capital, trex_original/P19 in the `data` folder, or hub:NAME:SPLIT for a data set on the hub
+    (without :SPLIT, its own train, validation and test), which needs `datasets`. A path is a folder with train.jsonl,
+    dev.jsonl and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary
+    from x to y (or to several ys), or a table: a pandas or polars frame, an Arrow table, a datasets.Dataset; or a
+    dictionary of these by split. `x` and `y` name the columns if they are not called x and y.
 
     Facts that are not split yet are split at random with `seed`: 80-10-10, or in another `ratio` such as "70-15-15";
     `split` is "random", "stratified" (each y has the same share of every split) or "distinct-y" (no y is in two
     splits)."""
     columns, rule = Columns(x, y), rule_with(split, ratio)
     if not isinstance(source, str | Path):
-        return relation_in_memory(source, columns, split=rule, seed=seed, name=name or "facts")
+        return relation_in_memory(source, columns, split=rule, seed=seed, name=name or y or "facts")
     relation = _named_relation(source, columns, None if data is None else Path(data), rule, seed)
     return relation if name is None else replace(relation, name=name)
 
@@ -146,7 +153,7 @@ def load_test_facts(
 ) -> Relation:
     """Return facts that are only asked about: all of a single file is test; anything else is as `load_relation` reads
     it."""
-    if isinstance(source, str | Path) and not str(source).startswith(PREFIXES):
+    if isinstance(source, str | Path) and not str(source).startswith((*PREFIXES, HUB)):
         path = find(str(source), "facts", data_folder(None if data is None else Path(data)))
         if path.is_file():
             return Relation.of(_last_part(path), (), (), parse_facts(path, Columns(x, y)))
@@ -154,6 +161,9 @@ def load_test_facts(
 
 
 def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
+    if str(source).startswith(HUB):
+        name, rows = read_hub(str(source))
+        return relation_in_memory(rows, columns, split=split, seed=seed, name=name)
     if str(source).startswith(PREFIXES):
         if split is not None:
             raise BadOption(f"{source} is already split; leave out the rule {split!r}")
@@ -177,8 +187,8 @@ def _named_relation(source: str | Path, columns: Columns, data: Path | None, spl
 
 
 def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
-    """Return the relation whose splits are in a folder. It is not sorted, since the order of train's file decides
-    ties."""
+    """Return the relation whose splits are in a folder; one with test.jsonl alone can be scored, but not trained on. It
+    is not sorted, since the order of train's file decides ties."""
     missing = [file for file in SPLIT_FILES if not (folder / file).is_file()]
     one_file = f"a single file of facts ends in {', '.join(SUFFIXES)}"
     expected = f"a folder of facts has {', '.join(SPLIT_FILES)}"
@@ -187,9 +197,9 @@ def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
         shown = first_few(inside)
         advice = f"this folder holds {len(inside)} of them: name one ({shown})" if inside else one_file
         raise BadFile(folder, f"no facts here: {expected}; {advice}")
-    if missing:
-        raise BadFile(folder / missing[0], f"there is no such file; {expected}")
-    train, dev, test = (tuple(parse_facts(folder / file, columns)) for file in SPLIT_FILES)
+    if missing and missing != ["train.jsonl", "dev.jsonl"]:
+        raise BadFile(folder / missing[0], f"there is no such file; {expected}, or test.jsonl alone")
+    train, dev, test = (() if file in missing else tuple(parse_facts(folder / file, columns)) for file in SPLIT_FILES)
     return SplitLines(_last_part(folder), train, dev, test)
 
 
@@ -211,7 +221,7 @@ def relations_of(source: str, data: Path | None) -> list[str]:
     that is named."""
     if source in PREFIXES:
         return [source + name for name in relation_names(source)]
-    inner = [] if source.startswith(PREFIXES) else _relation_folders(find(source, "facts", data_folder(data)))
+    inner = [] if source.startswith((*PREFIXES, HUB)) else _relation_folders(find(source, "facts", data_folder(data)))
     return [f"{source}/{folder.name}" for folder in inner] or [source]
 
 
@@ -242,7 +252,9 @@ def read_fact_set(
         return FactSet(source, tuple(replace(relation, name=name) for name, relation in relations.items()), False)
     # Results do not name paths of this machine.
     name = (Path(source).name or source) if Path(source).exists() else source
-    folder = None if source.startswith(PREFIXES) or split is not None else find(source, "facts", data_folder(data))
+    folder = (
+        None if source.startswith((*PREFIXES, HUB)) or split is not None else find(source, "facts", data_folder(data))
+    )
     if folder is None or folder.is_file():
         return FactSet(name, (_named_relation(source, columns, data, split, seed),), is_single=True)
     if inner := _relation_folders(folder):

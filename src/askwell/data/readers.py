@@ -189,6 +189,7 @@ COLUMN_FILES: dict[str, Callable[[Path, Choose], _Fields]] = {
 SUFFIXES = tuple(COLUMN_FILES)
 # LAMA's labels come before sub and obj: its Google-RE lines have both, and there sub and obj are Freebase ids.
 _KEYS = (("x", "y"), ("sub_label", "obj_label"), ("sub", "obj"))
+ALIASES = "aliases"
 _X_KEYS = ("x", "sub_label", "sub")
 
 
@@ -217,13 +218,31 @@ USUAL = Columns()
 
 
 def parse_facts(path: Path, columns: Columns = USUAL) -> list[Fact]:
-    """Return the facts of a .jsonl, .csv or .tsv file, in the file's order, repeated ones kept."""
+    """Return the facts of a .jsonl, .csv or .tsv file, in the file's order, repeated ones kept.
+
+    A list of ys on a line of JSON makes a fact of each; the column 'aliases' has further right answers for x."""
     if path.suffix.lower() not in SUFFIXES:
         raise BadFile(path, f"unknown ending {path.suffix!r}: a file of facts ends in {', '.join(SUFFIXES)}")
-    facts = [Fact(x, y) for _, (x, y) in read_columns(path, columns.found)]
+    facts = []
+    for number, (x, y), fields in COLUMN_FILES[path.suffix.lower()](path, columns.found):
+        (of_x,), ys = texts_of(path, number, {x: [fields.get(x)]}, x), texts_of(path, number, fields, y)
+        aliases = texts_of(path, number, fields, ALIASES) if fields.get(ALIASES) else ()
+        facts += [Fact(of_x, of_y, aliases=aliases) for of_y in ys]
     if not facts:
         raise BadFile(path, "the file holds no facts")
     return facts
+
+
+def texts_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return the texts of a field, none of them empty: one text, or a list of several; aliases in a table are separated
+    by |."""
+    value = fields.get(key)
+    several = value.split("|") if key == ALIASES and isinstance(value, str) else value
+    texts = [{key: one} for one in several] if isinstance(several, list) else [fields]
+    found = tuple(text_of(path, line, one, key) for one in texts)
+    if "" in found or not found:
+        raise BadFile(path, f"{key!r} is empty", line)
+    return found
 
 
 def read_xs(path: Path, column: str | None) -> list[str]:
@@ -295,6 +314,8 @@ def _given_splits(source: Any) -> dict[SplitName, Any] | None:
 
 
 def _facts(source: Any, columns: Columns, what: str) -> list[Fact]:
+    if isinstance(source, list | tuple) and source and all(isinstance(row, Fact) for row in source):
+        return [*source]
     rows = _table_rows(source, columns, what) or _pairs(source, columns, what)
     facts = [Fact(_text(x, what, row, "x"), _text(y, what, row, "y")) for row, (x, y) in enumerate(rows)]
     if not facts:

@@ -31,9 +31,10 @@ def split_shares(ratio: str | Sequence[float | int]) -> Shares:
         exact = [Fraction(part.strip()) for part in parts]
     except ValueError:
         exact = []
-    if len(exact) != 3 or min(exact) <= 0:
+    if len(exact) != 3 or min(exact) < 0 or not any(exact):
         raise BadOption(
-            f"`ratio` {ratio}: write three positive numbers for train, dev and test, such as 70-15-15",
+            f"`ratio` {ratio}: write three numbers for train, dev and test, such as 70-15-15; 0-0-100 makes all of "
+            "them test facts, to be scored but not trained on",
             ratio="--split-ratio",
         )
     scale = lcm(*(part.denominator for part in exact))
@@ -55,8 +56,8 @@ def split_facts(
 ) -> tuple[tuple[Fact, ...], tuple[Fact, ...], tuple[Fact, ...]]:
     """Return train, dev and test, as close to 80-10-10 as the groups allow, none empty, without repeated facts.
 
-    A rule can name another ratio: "random 70-15-15". The result depends on the set of facts, the rule and the seed,
-    not on the order of the facts.
+    A rule can name another ratio: "random 70-15-15"; a set whose share is 0 is empty. The result depends on the set of
+    facts, the rule and the seed, not on the order of the facts.
     """
     rule, _, ratio = str(rule).partition(" ")
     if rule not in RULES:
@@ -66,9 +67,10 @@ def split_facts(
     groups: dict[str, list[Fact]] = {}
     for fact in canonical(set(facts)):
         groups.setdefault(getattr(fact, kept_together), []).append(fact)
-    if len(groups) < 3:
+    sets_wanted = sum(share > 0 for share in shares)
+    if len(groups) < sets_wanted:
         raise UsageError(
-            f"splitting facts into train, dev and test takes at least 3 distinct {kept_together}"
+            f"splitting facts into train, dev and test takes at least {sets_wanted} distinct {kept_together}"
             f" (all facts of one {kept_together} stay together), but there are {len(groups)}"
         )
     order = list(groups)
@@ -114,7 +116,7 @@ def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
         left = iter(stratum)
         for set_, quota in zip(sets, quotas, strict=True):
             set_ += islice(left, quota)
-    for empty in (set_ for set_ in sets if not set_):
+    for empty in (set_ for set_, share in zip(sets, shares, strict=True) if share and not set_):
         empty.append(max(sets, key=len).pop())
     return [[fact for group in set_ for fact in group] for set_ in sets]
 
@@ -168,7 +170,7 @@ class _Sets:
         distance = sum(
             abs(self.whole * size - share * self.total) for size, share in zip(sizes, self.shares, strict=True)
         )
-        return sizes.count(0), distance
+        return sum(not size for size, share in zip(sizes, self.shares, strict=True) if share), distance
 
     def _add(self, place: int, group: list[Fact]) -> None:
         if group:

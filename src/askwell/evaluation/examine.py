@@ -5,7 +5,7 @@ prior, and each prompt's best answer; the prior itself needs the x's of train, a
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,23 +13,21 @@ from jaxtyping import Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedRelation, no_facts_left
-from askwell.answers.strategy import Prior, PromptAnswers
-from askwell.data.facts import Relation, SplitName
+from askwell.answers.encode import EncodedRelation
+from askwell.answers.left_out import no_facts_left
+from askwell.answers.strategy import Prior, PromptAnswers, Ranking
+from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import NothingLeft
 from askwell.evaluation.knowledge import PRIOR, PRIOR_CORRECTED, Controls, priors_of
 from askwell.evaluation.labels import label_figures
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.ranked_pairs import ranked_pairs
-from askwell.evaluation.scoring import Evaluation, outcomes_of
+from askwell.evaluation.scoring import Evaluation, Progress, outcomes_of
 from askwell.mixture.mixture import Mixture
 from askwell.views.to_text import Bar
 
 CHOSEN_ON: SplitName = "dev"
 """The best control is chosen on this split; controls need no LM for it."""
-Progress = Callable[[int, int], None] | bool | None
-"""A function that is called with the number of facts done and their total, or whether a terminal or notebook may show a
-progress bar if it takes long."""
 
 
 class AskedFacts:
@@ -71,12 +69,15 @@ class AskedFacts:
         """Return the outcomes of the facts in these rows, and the outcomes corrected by a prior where possible."""
         facts = [self.encoded.facts[row] for row in rows.tolist()]
         own, corrected = self.answers.rank(self.encoded, rows, self.relation.golds, top, record=record, prior=prior)
-        return outcomes_of(self.relation, facts, own), outcomes_of(self.relation, facts, corrected)
+        return self._outcomes(facts, own), self._outcomes(facts, corrected)
 
     def prior_outcomes(self, prior: Prior, top: int = 10) -> list[Outcome]:
         """Return the outcomes if a prior is given as the answer to every x."""
         facts = self.encoded.facts
-        return outcomes_of(self.relation, facts, prior.rank(facts, self.relation.golds, top))
+        return self._outcomes(facts, prior.rank(facts, self.relation.golds, top))
+
+    def _outcomes(self, facts: Sequence[Fact], rankings: Sequence[Ranking]) -> list[Outcome]:
+        return outcomes_of(self.relation, facts, rankings, self.answers.prompts.spec.match)
 
     def evaluation(self, outcomes: Sequence[Outcome]) -> Evaluation:
         """Build the evaluation from the outcomes of all facts."""

@@ -15,21 +15,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from askwell.answers.strategy import Answers, Prior
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingSettled, UsageError
 from askwell.evaluation.comparison import Outcomes, Unit, compare
 from askwell.evaluation.metrics import LOG_LOSS, RANK_METRICS, Average, Metric, Scores, metric_named, scores_of
 from askwell.evaluation.outcomes import Outcome
 
+if TYPE_CHECKING:
+    from askwell.answers.strategy import Answers, Prior
+
 MAJORITY, PRIOR, PRIOR_MASKED_X, PRIOR_CORRECTED = "majority", "prior", "prior-masked-x", "prior-corrected"
 
 
-def priors_of(answers: Answers, relation: Relation, *, seed: int = 0) -> tuple[dict[str, Prior], dict[str, str]]:
+def priors_of(answers: "Answers", relation: Relation, *, seed: int = 0) -> "tuple[dict[str, Prior], dict[str, str]]":
     """Return majority, prior and prior with x masked, by name, and why those that are missing are not available."""
     priors: dict[str, Prior] = {}
     missing: dict[str, str] = {}

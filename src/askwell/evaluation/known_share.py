@@ -13,8 +13,10 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean, stdev
+from typing import TYPE_CHECKING
 
-from askwell.answers.strategy import PromptAnswers
+if TYPE_CHECKING:
+    from askwell.answers.strategy import PromptAnswers
 
 WEIGHT = 0.95
 """Answers count until the prompts that give them hold this much of the weight: the last few prompts for an x seldom
@@ -39,7 +41,7 @@ class KnownShare:
     """Two standard errors below and above."""
 
 
-def given_answers(answers: PromptAnswers) -> list[set[int]]:
+def given_answers(answers: "PromptAnswers") -> list[set[int]]:
     """Return the best answers of the prompts to each x, by their numbers: those that most weight gives, until they have
     WEIGHT of it."""
     found = []

@@ -3,16 +3,14 @@
 A tuned vector is near a word without being that word. The score of the words alone shows how much to read into them.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.data.facts import Relation, SplitName
+from askwell.data.facts import Relation
 from askwell.errors import BadOption
-from askwell.evaluation.examine import Examination, Progress, evaluate_split, examine
-from askwell.evaluation.metrics import Scores
+from askwell.evaluation.examine import Examination, evaluate_split, examine
+from askwell.evaluation.scoring import Progress, Projection
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import original_tokens
@@ -48,21 +46,6 @@ def closest_words(
     return best_words, (best - log_total[:, None]).exp(), (logit_of_asked - log_total).exp()
 
 
-@dataclass(frozen=True)
-class Projection:
-    """The scores of a mixture, and of its nearest words in its place, on the same facts, as means over facts."""
-
-    relation: str
-    split: SplitName
-    vocabulary: str
-    facts: int
-    left_out: int
-    tuned: Scores
-    projected: Scores
-    changed: float
-    """The fraction of prompt tokens, from 0 to 1, whose nearest word differs from that of the hard prompt."""
-
-
 @torch.no_grad()
 def project(mixture: Mixture) -> Mixture:
     """Return a mixture that asks with the word nearest to each tuned vector, as shown by `look`: argmax p(w | v).
@@ -77,6 +60,8 @@ def project(mixture: Mixture) -> Mixture:
     projected.left_out_prompts = list(mixture.left_out_prompts)
     projected.vectors.copy_(mixture.lm.word_vectors(_nearest(mixture)))
     projected.weighting.load_state_dict(mixture.weighting.state_dict())
+    if projected.representation is not None and mixture.representation is not None:
+        projected.representation.load_state_dict(mixture.representation.state_dict())
     return projected
 
 

@@ -1,14 +1,14 @@
 """Evaluations: the outcomes of facts, and the scores that follow from them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from askwell.answers.encode import EncodedFacts, LeftOutFact, count_reasons
-from askwell.answers.strategy import Answers, Ranking
+from askwell.answers.left_out import LeftOutFact, count_reasons
+from askwell.answers.matching import RightAnswers
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.evaluation.confidence import calibration, questions_of
 from askwell.evaluation.labels import LabelFigures, added
@@ -28,11 +28,20 @@ from askwell.evaluation.metrics import (
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.partitions import PartScores, scores_of_parts
 from askwell.evaluation.ranked_pairs import RankedPairs, pairs_together
-from askwell.specs.mixture_spec import AnswersName
+from askwell.specs.mixture_spec import AnswersName, Match
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.to_files import AsFrame, Records
 from askwell.views.to_text import ShowsItself
+
+if TYPE_CHECKING:  # records of runs are read without torch
+    from askwell.answers.encode import EncodedFacts
+    from askwell.answers.strategy import Answers, Ranking
+
+
+Progress = Callable[[int, int], None] | bool | None
+"""A function that is called with the number of facts done and their total, or whether a terminal or notebook may show a
+progress bar if it takes long."""
 
 
 @dataclass(frozen=True)
@@ -200,15 +209,37 @@ class Evaluation(ShowsItself, AsFrame):
         )
 
 
-def outcomes_of(relation: Relation, facts: Sequence[Fact], rankings: Sequence[Ranking]) -> list[Outcome]:
-    """Convert rankings to the outcomes of a relation's facts; none if there are no rankings."""
-    return [
-        Outcome(relation=relation.name, x=fact.x, y=fact.y, golds=relation.golds[fact.x], **vars(ranking))
-        for fact, ranking in zip(facts if rankings else (), rankings, strict=True)
-    ]
+@dataclass(frozen=True)
+class Projection:
+    """The scores of a mixture, and of its nearest words in its place, on the same facts, as means over facts."""
+
+    relation: str
+    split: SplitName
+    vocabulary: str
+    facts: int
+    left_out: int
+    tuned: Scores
+    projected: Scores
+    changed: float
+    """The fraction of prompt tokens, from 0 to 1, whose nearest word differs from that of the hard prompt."""
 
 
-def score_facts(answers: Answers, encoded: EncodedFacts, relation: Relation) -> dict[str, Any]:
+def outcomes_of(
+    relation: Relation, facts: Sequence[Fact], rankings: "Sequence[Ranking]", match: Match = "exact"
+) -> list[Outcome]:
+    """Convert rankings to the outcomes of a relation's facts; none if there are no rankings. Answers that match a right
+    one loosely are golds as well, so that whatever reads outcomes need not know how they match."""
+    found = []
+    for fact, ranking in zip(facts if rankings else (), rankings, strict=True):
+        golds = relation.golds[fact.x]
+        if match == "loose":
+            right = RightAnswers(golds, match)
+            golds = tuple(dict.fromkeys((*golds, *(answer for answer in ranking.answers if answer in right))))
+        found.append(Outcome(relation=relation.name, x=fact.x, y=fact.y, golds=golds, **vars(ranking)))
+    return found
+
+
+def score_facts(answers: "Answers", encoded: "EncodedFacts", relation: Relation) -> dict[str, Any]:
     """Return the scores of facts, their log-loss (None if it is infinite) and their number.
 
     The best answers are not searched for, since this is called repeatedly to choose among the states of a mixture. For

@@ -7,18 +7,20 @@ with the mixture.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import repeat
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import count_reasons
+from askwell.answers.left_out import count_reasons
 from askwell.answers.reply import PromptReply, Replies
 from askwell.errors import BadOption, DamagedFile, UsageError
 from askwell.evaluation.confidence import Threshold, learn_threshold, questions_of
 from askwell.evaluation.scoring import Evaluation
-from askwell.mixture.mixture import Mixture
+
+if TYPE_CHECKING:  # answers of a server are shown without torch
+    from askwell.mixture.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -135,25 +137,24 @@ class AnsweredX:
         """Whether the best answer is at least as probable as the threshold."""
         return self.answers[0].probability >= self.threshold * (1 - _LAST_DIGITS)
 
-    def as_json(self, *, alone: bool = False) -> Any:
-        """Return the question and its answers as plain JSON; with `alone`, just the answers if no more was
-        requested."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the question and its answers as plain JSON."""
         document: dict[str, Any] = {"x": self.x}
         if self.limits is not None:
             document |= {"answered": self.answered, "threshold": self.threshold, **asdict(self.limits)}
         document["answers"] = [asdict(answer) for answer in self.answers]
-        if self.answers.unseen and not alone:
+        if self.answers.unseen:
             document["unseen"] = self.answers.unseen
         if self.prompts is not None:
             document["prompts"] = [
                 {"prompt": one.template, "weight": one.weight, "y": one.y, "probability": one.probability}
                 for one in self.prompts
             ]
-        return document["answers"] if alone and document.keys() == {"x", "answers"} else document
+        return document
 
 
 def ask_all(
-    mixture: Mixture,
+    mixture: "Mixture",
     xs: Sequence[str],
     *,
     top: int = 10,

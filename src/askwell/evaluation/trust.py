@@ -8,17 +8,14 @@ separates right answers from wrong ones. Agreement is not truth: all prompts can
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
-from askwell.answers.encode import count_reasons
-from askwell.answers.listed import ListedAnswers
-from askwell.answers.strategy import PromptAnswers
+from askwell.answers.left_out import count_reasons
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
@@ -34,14 +31,16 @@ from askwell.evaluation.confidence import (
     risk_coverage,
     score_answer_sets,
 )
-from askwell.evaluation.examine import Examination, Progress, examine
 from askwell.evaluation.knowledge import Controls
 from askwell.evaluation.known_share import KnownShare, given_answers, known_share
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.projection import Projection, projection_of
-from askwell.evaluation.scoring import Evaluation
-from askwell.mixture.mixture import Mixture
+from askwell.evaluation.scoring import Evaluation, Progress, Projection
+
+if TYPE_CHECKING:  # records of runs hold measures of trust and are read without torch
+    from askwell.answers.strategy import PromptAnswers
+    from askwell.evaluation.examine import Examination
+    from askwell.mixture.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Consistency:
     """Among questions that the mixture gets right; None if there are none."""
 
 
-def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
+def consistency(answers: "PromptAnswers", right: Bool[np.ndarray, " xs"]) -> Consistency:
     """Measure how far the prompts agree on all x's, and on those that the mixture gets right."""
     return Consistency(
         prompts=len(answers.prompts),
@@ -115,14 +114,14 @@ class SignalAreas:
     """If answers came in random order: the fraction of wrong ones."""
 
 
-def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
+def disagreement(answers: "PromptAnswers") -> Float[np.ndarray, " xs"]:
     """Return, for each x, the weight of the prompts whose best answer is not the mixture's, from 0 to 1."""
     same = answers.best == answers.of_mixture[:, None]
     return 1 - (answers.weights * same).sum(1) / answers.weights.sum(1)
 
 
 def compare_signals(
-    confidences: Float[np.ndarray, " questions"], answers: PromptAnswers, right: Bool[np.ndarray, " questions"]
+    confidences: Float[np.ndarray, " questions"], answers: "PromptAnswers", right: Bool[np.ndarray, " questions"]
 ) -> SignalAreas:
     """Compute the areas of three signals, the probability of the answer and, if there are several prompts, two measures
     of their agreement; with the best possible area and the area without a signal."""
@@ -199,12 +198,14 @@ WORDS_ALREADY = "the prompts are words already"
 
 
 def trust_of(
-    examination: Examination, *, risk: float = 0.1, confidence: float | None = None, progress: Progress = None
+    examination: "Examination", *, risk: float = 0.1, confidence: float | None = None, progress: Progress = None
 ) -> Trust:
     """Compute all measures on the test facts that were examined, with thresholds from dev facts, if there are any.
 
     Each prompt's answers must have been recorded. Only the nearest words of tuned prompts are asked again.
     """
+    from askwell.evaluation.projection import projection_of
+
     test, dev, answers = examination.evaluations["test"], examination.evaluations.get("dev"), examination.prompt_answers
     if answers is None:
         raise BadOption("trust needs each prompt's answers to the test facts")
@@ -241,8 +242,10 @@ def trust_of(
     )
 
 
-def _known(examination: Examination, answers: PromptAnswers) -> KnownShare | None:
+def _known(examination: "Examination", answers: "PromptAnswers") -> KnownShare | None:
     """Estimate how many x's are known; None if what each prompt answers is not known for sure."""
+    from askwell.answers.listed import ListedAnswers
+
     mixture, outcomes = examination.mixture, examination.evaluations["test"].outcomes
     among = mixture.answering(examination.candidates, examination.facts.kind)
     if not isinstance(among, ListedAnswers):
@@ -273,11 +276,11 @@ def at_risk(dev: Sequence[Outcome], test: Sequence[Outcome], risk: float, confid
     )
 
 
-def _why_not_projected(mixture: Mixture) -> str | None:
+def _why_not_projected(mixture: "Mixture") -> str | None:
     if mixture.spec.combine == "product":
         return "the prompts of a product are words already"
     starts_as_words = mixture.spec.initial == "words" and mixture.spec.noise == 0
-    is_moved = not torch.equal(mixture.vectors, mixture.initial_vectors)
+    is_moved = not mixture.vectors.equal(mixture.initial_vectors)
     is_deep = any(bool(delta.any()) for delta in mixture.deltas.parameters())
     return None if is_moved or is_deep or not starts_as_words else WORDS_ALREADY
 
@@ -294,7 +297,7 @@ class FullEvaluation(Evaluation):
 
 @checked
 def evaluate(
-    mixture: Mixture,
+    mixture: "Mixture",
     relation: Relation,
     split: SplitName = "test",
     *,
@@ -314,6 +317,8 @@ def evaluate(
     takes long, a terminal or notebook shows a progress bar, unless `progress` is False; if it is a function, it is
     called with the number of facts done and the total instead.
     """
+    from askwell.evaluation.examine import examine
+
     if trust and split != "test":
         raise BadOption("trust is measured on test, with thresholds learned on dev: leave `split` at test")
     splits: list[SplitName] = ["test", "dev"] if trust else [split]

@@ -16,16 +16,18 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import BaseModel, ConfigDict
-from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.errors import CannotWrite
 from askwell.files import cache_folder, hash_json, write_whole
 from askwell.version import VERSION
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Keys about where, when and how a checkpoint was written or is run, not about what it computes.
 _INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache"}
@@ -62,7 +64,7 @@ class LMIdentity(BaseModel):
 
 
 def identify(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str, family: str, folder: Path | None
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", *, name: str, family: str, folder: Path | None
 ) -> LMIdentity:
     """Return the identity of a model as it was stored; call it before the model is cast to another precision.
 
@@ -79,7 +81,7 @@ def identify(
     )
 
 
-def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
+def _hash_tokenizer(tokenizer: "PreTrainedTokenizerBase") -> str:
     """Return a hash of vocabulary, merges and behaviour, since the layout of the file changes between releases."""
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     vocabulary = model["vocab"] if model["type"] == "Unigram" else tokenizer.get_vocab()  # Unigram's has its scores
@@ -88,7 +90,7 @@ def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     return hash_json([vocabulary, merges, special, tokenizer(PROBE)["input_ids"]])
 
 
-def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
+def _hash_config(model: "PreTrainedModel", folder: Path | None) -> str:
     """Return a hash of the stored config: defaults that a later release adds do not count."""
     folder = folder or Path(model.config._name_or_path or "nowhere")  # where a model in memory came from, if it is here
     stored = folder / "config.json"
@@ -101,8 +103,10 @@ def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
     return hash_json({key: value for key, value in config.items() if key not in incidental})
 
 
-def _hash_tensors(model: nn.Module) -> str:
+def _hash_tensors(model: "nn.Module") -> str:
     """Return a hash of names, shapes and contents; tied tensors count once."""
+    import torch
+
     digest = hashlib.sha256()
     for name, tensor in _stored_tensors(model):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())
@@ -110,7 +114,7 @@ def _hash_tensors(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _stored_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _stored_tensors(model: "nn.Module") -> "Iterator[tuple[str, Tensor]]":
     """Yield the tensors of a model, sorted by name, tied ones once; offloaded ones are fetched one by one."""
     seen: set[Any] = set()
     tied: dict[str, str] = dict(getattr(model, "all_tied_weights_keys", None) or {})
@@ -123,7 +127,7 @@ def _stored_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         yield name, tensor if tensor.device.type != "meta" else _fetched(model, name)
 
 
-def _fetched(model: nn.Module, name: str) -> Tensor:
+def _fetched(model: "nn.Module", name: str) -> "Tensor":
     path, _, own = name.rpartition(".")
     hook = getattr(model.get_submodule(path), "_hf_hook", None)
     for each in getattr(hook, "hooks", [hook]):
@@ -155,7 +159,7 @@ def _place(kind: str, key: Mapping[str, Any]) -> Path:
     return cache_folder() / kind / f"{hash_json(key)}.json"
 
 
-def key_of_checks(identity: LMIdentity, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+def key_of_checks(identity: LMIdentity, device: "torch.device", dtype: "torch.dtype") -> dict[str, Any]:
     """Return everything that the checks of an LM depend on."""
     return {"lm": identity.digest, "device": str(device), "dtype": str(dtype), **_versions()}
 

@@ -115,7 +115,7 @@ def token_text(lm: FrozenLM, token: int) -> str:
     if lm.wording.marks is Place.GLUED:
         return name.removeprefix(lm.wording.marker)
     text = lm.tokenizer.convert_tokens_to_string([name])
-    return text.strip() or name
+    return text.strip() or "".join("↵" if character in "\n\r" else "␣" for character in text) or name
 
 
 def speller(lm: FrozenLM, place: Place) -> Callable[[tuple[int, ...]], str | None]:

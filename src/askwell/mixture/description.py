@@ -1,22 +1,22 @@
 """What is known about a mixture besides its tensors: the config.json of a saved one, and its model card."""
 
 import json
-from collections.abc import Callable
+import re
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from huggingface_hub import ModelCard, ModelCardData
-from pydantic import BaseModel, ConfigDict, Field, model_serializer
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from pydantic import BaseModel, ConfigDict, Field
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind
-from askwell.data.facts import Fact, Relation
+from askwell.data.facts import Fact
 from askwell.data.templates import Template, parse_template
 from askwell.lms.identity import LMIdentity
+from askwell.mixture.learned_from import LearnedFrom, RelationRecord
 from askwell.mixture.transfer import Transferred
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import NO_LEAD_IN, SettledMixtureSpec
-from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 from askwell.views.document import Block, Paragraph, Points, Section, table
 from askwell.views.printable import NONE, visible
 from askwell.views.to_files import markdown_escaped, markdown_section
@@ -24,62 +24,6 @@ from askwell.views.to_files import markdown_escaped, markdown_section
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class RelationRecord(_Part):
-    """The facts that were learned from and asked."""
-
-    name: str
-    sha256: str | None = None
-    """The hash of the facts."""
-    split_by: str | None = None
-    """How a single file was split; None for splits that were given."""
-    counts: dict[str, int] = {}
-    """Lines read, repeated and leaked: see `Counts`."""
-
-    @classmethod
-    def of(cls, relation: Relation, split_by: str | None = None) -> "RelationRecord":
-        """Return the record of a relation."""
-        counts = relation.counts.as_json()
-        return cls(name=relation.name, sha256=relation.digest, split_by=split_by, counts=counts)
-
-
-class LearnedFrom(_Part):
-    """What a mixture was tuned on and how, whatever tuned it; what does not apply is None, and is not written."""
-
-    baseline: BaselineName | None = None
-    train_facts: int = 0
-    dev_facts: int = 0
-    left_out: dict[str, dict[str, int]] = {}
-    """Facts of train and dev that could not be used, by split and reason."""
-    training: TrainingSpec | None = None
-    pairs: int | None = None
-    """(fact, prompt) pairs trained on."""
-    planned_pairs: int | None = None
-    best_pairs: int | None = None
-    """Pairs trained on when the state that was kept was reached."""
-    step_sizes: dict[str, Any] | None = None
-    """Adam's step sizes for the vectors, for each layer, and for the weights."""
-    finished: bool = True
-    """False if it was interrupted."""
-    search: AutoPromptSpec | None = None
-    prompt: str | None = None
-    """The prompt that AutoPrompt found, as a person would write it."""
-    prompt_tokens: tuple[str, ...] = ()
-    prompt_token_ids: tuple[int, ...] = ()
-    reads_back_from_text: bool | None = None
-    """Whether the LM's tokenizer turns the written prompt into the same tokens."""
-    iterations: int | None = None
-    best_iteration: int | None = None
-    fine_tuning: FineTuningSpec | None = None
-    fine_tuned_from: LMIdentity | None = None
-    best_epoch: int | None = None
-    prompts_on_train: tuple[dict[str, Any], ...] = ()
-    """The train scores of each prompt, where the best of them was taken."""
-
-    @model_serializer(mode="wrap")
-    def _without_what_does_not_apply(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        return {name: value for name, value in write(self).items() if value is not None and value not in ((), [])}
 
 
 class About(_Part):
@@ -152,14 +96,21 @@ class Description(About):
     """The hash of all the rest."""
 
 
+_BESIDE_SCORES = {"facts", "vocabulary", "log_loss", "units"}
+"""What comes with the scores of a split; whatever else was measured is shown."""
+
+
 # ── the model card ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def model_card(mixture: PromptSet, about: About) -> ModelCard:
     """Return the card as huggingface_hub keeps it: a header for machines, a text for people."""
     identity = mixture.lm.identity
+    results = _eval_results(about)
     header = ModelCardData(
         library_name="askwell",
+        model_name=results[0].dataset_name if results else None,
+        eval_results=results or None,
         base_model=None if identity.revision is None else identity.name,
         tags=["askwell", "soft-prompts", "mixture-of-prompts"],
         license="apache-2.0",
@@ -186,6 +137,27 @@ def model_card(mixture: PromptSet, about: About) -> ModelCard:
         *map(markdown_section, sections),
     ]
     return ModelCard("\n".join(parts), ignore_metadata_errors=False)
+
+
+def _eval_results(about: About) -> list[EvalResult]:
+    """Return the test scores as the hub shows them on a model's page; none for what was not scored."""
+    found = about.scores.get("test", {})
+    if about.relation is None:
+        return []
+    name_of_facts = re.sub(r"[^\w\s:./-]+", "_", visible(about.relation.name))  # YAML's header has no escapes for HTML
+    return [
+        EvalResult(
+            task_type="question-answering",
+            dataset_type=name_of_facts,
+            dataset_name=name_of_facts,
+            dataset_split="test",
+            metric_type=name.lower(),
+            metric_name=f"{name} ({found.get('units', 'in per cent')})",
+            metric_value=figure,
+        )
+        for name, figure in found.items()
+        if name not in _BESIDE_SCORES and figure is not None
+    ]
 
 
 def _usage(mixture: PromptSet) -> str:
@@ -230,9 +202,8 @@ def _learned_from(mixture: PromptSet, about: About) -> Block:
 def _scores(scores: dict[str, Any]) -> list[Block]:
     if not scores:
         return [Paragraph("No scores have been measured yet.")]
-    # Whatever was measured is shown, except what comes with the scores.
-    beside = {"facts", "vocabulary", "log_loss", "units"}
-    metrics = list(dict.fromkeys(name for figures in scores.values() for name in figures if name not in beside))
+    metrics = [name for figures in scores.values() for name in figures if name not in _BESIDE_SCORES]
+    metrics = list(dict.fromkeys(metrics))
     rows = [
         (split, str(of["facts"]), *(_or_dash(of.get(name)) for name in metrics), visible(str(of["vocabulary"])))
         for split, of in scores.items()

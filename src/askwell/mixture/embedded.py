@@ -11,6 +11,7 @@ from torch import Tensor
 
 from askwell.errors import BadOption, UsageError
 from askwell.lms.batches import words_of
+from askwell.lms.checkpoints import built_in_folder
 from askwell.lms.families import X
 from askwell.prompts.prompt_set import PromptSet
 from askwell.views.document import Document, overview
@@ -29,6 +30,8 @@ class EmbeddedPrompts(ShowsItself):
     """Arguments of the public model: inputs_embeds and attention_mask; for a seq2seq LM also those of its decoder."""
     positions: Int[Tensor, " prompts"]
     """Where y is read off in each row."""
+    ends_at_y: bool = False
+    """Whether y comes next after that position, as in a causal LM."""
 
     def summary(self) -> Document:
         """Summarise the shape of each input, and where y is read."""
@@ -46,6 +49,13 @@ class EmbeddedPrompts(ShowsItself):
         """The number of each row."""
         return torch.arange(len(self.positions), device=self.positions.device)
 
+    def of_prompt(self, number: int) -> Float[Tensor, "tokens embedding"]:
+        """Return the embeddings of one prompt of a causal LM up to y, without padding: what `generate` and a vLLM
+        server go on from."""
+        if not self.ends_at_y:
+            raise BadOption("only a causal LM goes on from a prompt: masked and seq2seq LMs fill in y where it stands")
+        return self.inputs["inputs_embeds"][number, : int(self.positions[number]) + 1]
+
 
 def embed(mixture: PromptSet, x: str) -> EmbeddedPrompts:
     """Embed the prompts with x filled in, with gradients into the mixture's vectors; not for deep mixtures."""
@@ -62,7 +72,7 @@ def embed(mixture: PromptSet, x: str) -> EmbeddedPrompts:
         at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
         vectors = mixture.vectors[stream.prompt_tokens[at]].to(words.dtype)
         embedded[stack] = words.index_put(at, vectors), stream.attention_mask
-    return EmbeddedPrompts(lm.family.inputs(embedded), batch.read_positions)
+    return EmbeddedPrompts(lm.family.inputs(embedded), batch.read_positions, lm.family.name == "causal")
 
 
 def save_peft(mixture: PromptSet, folder: str | Path) -> None:
@@ -70,7 +80,8 @@ def save_peft(mixture: PromptSet, folder: str | Path) -> None:
 
     PEFT puts soft tokens in front of the text and nowhere else, so this is for causal LMs and for a prompt with all its
     tokens before x, such as `--prefix` makes for "[X] [Y]". Asked with x alone, with the space before it that the
-    tokenizer writes, the model's next token is y.
+    tokenizer writes, the model's next token is y. The adapter names its LM by its folder if it is on this machine, so
+    that AutoPeftModelForCausalLM finds it.
     """
     try:
         from peft import PromptTuningConfig, TaskType
@@ -81,13 +92,19 @@ def save_peft(mixture: PromptSet, folder: str | Path) -> None:
         task_type=TaskType.CAUSAL_LM,
         num_virtual_tokens=len(vectors),
         token_dim=vectors.shape[1],
-        base_model_name_or_path=mixture.lm.identity.name,
+        base_model_name_or_path=_loadable(mixture.lm.source) or mixture.lm.identity.name,
         inference_mode=True,
     )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config.save_pretrained(str(folder))
     save_file({"prompt_embeddings": vectors}, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def _loadable(source: str | None) -> str | None:
+    """Return where transformers finds an LM: its folder if it is on this machine, otherwise its name on the hub."""
+    folder = None if source is None else built_in_folder(source) or Path(source)
+    return source if folder is None or not folder.exists() else str(folder.resolve())
 
 
 def _prefix(mixture: PromptSet) -> Float[Tensor, "tokens embedding"]:

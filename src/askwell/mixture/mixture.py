@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+import torch
 from huggingface_hub import ModelCard, ModelHubMixin
 from jaxtyping import Float
 from torch import Tensor
@@ -19,12 +20,13 @@ from askwell.answers.encode import (
     kind_of_facts,
     kind_without_facts,
 )
+from askwell.answers.listed import ListedAnswers
 from askwell.answers.reply import AllReplies, Replies
 from askwell.answers.strategy import Answers
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
-from askwell.errors import BadOption, UsageError
+from askwell.errors import BadOption, NothingLeft, UsageError
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, model_card
@@ -227,6 +229,37 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         if others:
             raise UsageError(f"{others[0].fact.y!r} is not among the candidates")
         return answers.likelihood(facts, facts.rows).total
+
+    @checked
+    @torch.no_grad()
+    def log_probs(self, x: str, ys: Sequence[str]) -> Float[Tensor, " ys"]:
+        """Return log p(y | x, r) of many ys for one x, not normalised over them; -inf for a y that cannot be an answer,
+        and for all of them if x cannot be asked."""
+        if isinstance(ys, str) or not all(isinstance(y, str) for y in ys):
+            raise BadOption("log_probs takes an x and a list of ys, all of them strings")
+        found = torch.full((len(ys),), -torch.inf, dtype=self.lm.parameter_dtype, device=self.lm.device)
+        encoded, _ = self.encode(Fact(x, y) for y in dict.fromkeys(ys))
+        if not len(encoded):
+            return found
+        answers = answers_for(self, encoded.kind)
+        batches = encoded.rows.split(answers.facts_at_once(encoded))
+        known = torch.cat([answers.likelihood(encoded, rows).total for rows in batches])
+        row_of = {fact.y: row for row, fact in enumerate(encoded.facts)}
+        places = [place for place, y in enumerate(ys) if y in row_of]
+        found[places] = known[[row_of[ys[place]] for place in places]].to(found.dtype)
+        return found
+
+    @checked
+    def candidate_log_probs(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, "xs ys"]:
+        """Return log p(y | x, r) of every y for every x, the ys read as candidates: through a tree of what they share,
+        without gradients, and not normalised; -inf for a y that cannot be an answer. An x that cannot be asked is an
+        error."""
+        try:
+            answers = self.answering(as_candidates(ys))
+        except NothingLeft:
+            return self.vectors.new_full((len(xs), len(ys)), -torch.inf)
+        assert isinstance(answers, ListedAnswers)
+        return answers.of_each(xs, ys)
 
     @checked
     def configure_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:

@@ -28,9 +28,10 @@ from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.description import About, Description, SavedFile, SavedPrompt, model_card
+from askwell.mixture.learned_from import CONFIG
 from askwell.prompts.prompt_set import PromptSet
 
-CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
+TENSORS, CARD = "mixture.safetensors", "README.md"
 ABSTENTION = "abstention.json"
 """What the mixture answered to dev questions; a folder without it loads as well."""
 IN_A_RUN = "mixture"

@@ -63,8 +63,12 @@ def carry_over(source: PromptSet, target: PromptSet, prompts: Sequence[int]) -> 
             if change is not None:
                 words[row] += (change @ word_map.matrix).to(words)
         target.vectors[at] = words
-    logits = source.weight_logits[list(prompts)].log_softmax(0)
-    target.weighting.load_state_dict(source.weighting.state_dict() | {"logits": logits})
+    carried = source.weighting.state_dict() | {"logits": source.weight_logits[list(prompts)].log_softmax(0)}
+    if source.representation is not None and target.representation is not None:  # another LM's f(x) is another
+        carried["gate"] = carried["gate"][list(prompts)] if is_copy else target.weighting.state_dict()["gate"]
+        if is_copy:
+            target.representation.load_state_dict(source.representation.state_dict())
+    target.weighting.load_state_dict(carried)
     return Transferred(source.lm.identity.name, is_copy, 0 if word_map is None else word_map.words, len(matched))
 
 

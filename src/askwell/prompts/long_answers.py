@@ -173,9 +173,11 @@ class LongAnswers:
         lengths: Int[Tensor, " pairs"],
         texts: Int[Tensor, " pairs"],
         prompts: Int[Tensor, " pairs"],
+        *,
+        with_end: bool = True,
     ) -> Float[Tensor, " pairs"]:
         """Return log p(y | t, x) of answers in tokens, with a whole sentence for each pair; not for masked LMs."""
-        reads = self._reads(xs, ids, lengths, texts, prompts)
+        reads = self._reads(xs, ids, lengths, texts, prompts, with_end=with_end)
         return self._summed(partial(self.reader.log_probs_of, tuned), tuned, xs, reads, len(texts))
 
     def beginnings(

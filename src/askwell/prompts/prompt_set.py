@@ -22,6 +22,7 @@ from askwell.prompts.lengths import Lengths
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import RANDOM, LeftOutPrompt, initial_vectors, usable_prompts, with_context
+from askwell.prompts.representation import Representation
 from askwell.prompts.weights import WEIGHTINGS, Evidence, initial_weights
 from askwell.specs.mixture_spec import SettledMixtureSpec
 
@@ -91,6 +92,8 @@ class PromptSet(nn.Module):
         self.weighting = WEIGHTINGS[spec.weighting](
             initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
         )
+        self.representation = Representation(lm) if "kind" in self.weighting.reads else None
+        """f(x), if the weights depend on it; training fits it to its x's."""
         self.lengths: Lengths | None = None
         """How long a masked LM's answers are, for each x; None unless they can have several tokens."""
 
@@ -168,8 +171,10 @@ class PromptSet(nn.Module):
     def evidence(
         self, xs: Words, rows: Int[Tensor, " facts"], certainty: Float[Tensor, "facts prompts"] | None = None
     ) -> Evidence | None:
-        """Return what the weights depend on: log p(x | t), and how certain each prompt is of its answer, which is that
-        of y's first token unless it is given; None if they do not depend on x."""
+        """Return what the weights depend on: f(x), or log p(x | t), and how certain each prompt is of its answer, which
+        is that of y's first token unless it is given; None if they do not depend on x."""
+        if self.representation is not None:
+            return self.representation(xs, rows)
         reads = self.weighting.reads
         signals = [self.log_p_x(xs, rows)] if "x" in reads else []
         if "answers" in reads:

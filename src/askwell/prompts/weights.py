@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from askwell.data.templates import Template
 from askwell.errors import BadOption
+from askwell.prompts.representation import DIRECTIONS
 from askwell.specs.mixture_spec import MixtureSpec, WeightingName
 
-Signal = Literal["x", "answers"]
-"""What can speak for a prompt, given x: log p(x | t), for which the LM reads every question once more, or how certain
-the prompt is of its answer."""
-Evidence = Float[Tensor, "facts prompts"] | Float[Tensor, "facts prompts signals"]
-"""The signals of a weighting; one alone has no axis of its own."""
+Signal = Literal["x", "answers", "kind"]
+"""What can speak for a prompt, given x: log p(x | t), for which the LM reads every question once more, how certain the
+prompt is of its answer, or what kind of x it is, f(x), for which the LM reads x alone, once."""
+Evidence = Float[Tensor, "facts each *signals"]
+"""What a weighting reads of each fact: a number for each prompt, several of them on a further axis, or f(x)."""
 
 
 class Weighting(nn.Module):
@@ -102,11 +103,28 @@ class CombinedWeights(DataDependentWeights):
     reads = ("x", "answers")
 
 
+class GateWeights(Weighting):
+    """p(t | r, x) ∝ p(t | r) exp(u · f(x)): each prompt has learned which x's it suits; with u = 0 it is static."""
+
+    reads = ("kind",)
+
+    def __init__(self, logits: Float[Tensor, " prompts"]) -> None:
+        super().__init__(logits)
+        self.gate = nn.Parameter(logits.new_zeros(len(logits), DIRECTIONS))
+
+    def forward(self, evidence: Evidence | None, count: int) -> Float[Tensor, "facts prompts"]:
+        """Return log p(t | r, x) from f(x)."""
+        if evidence is None or len(evidence) != count:
+            raise ValueError("a gate needs to know every fact's x")
+        return (self.logits.log_softmax(0) + evidence.to(self.gate) @ self.gate.T).log_softmax(1)
+
+
 WEIGHTINGS: dict[WeightingName, type[Weighting]] = {
     "static": StaticWeights,
     "data-dependent": DataDependentWeights,
     "certainty": CertaintyWeights,
     "combined": CombinedWeights,
+    "gate": GateWeights,
 }
 
 

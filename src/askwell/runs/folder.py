@@ -20,7 +20,7 @@ from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.files import need_writable_folder, read_saved, write_whole, writing
-from askwell.mixture.save import CONFIG
+from askwell.mixture.learned_from import CONFIG
 from askwell.runs.record import (
     CONTROLS,
     DEV_OUTCOMES,

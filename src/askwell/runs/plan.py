@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -98,7 +99,9 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Grid
         for relation in relations:
             with _naming(file, f"prompts.{name}"):
                 try:
-                    cells.append(GridCell(relation, name, tuple(load_prompts(sources, relation=relation, data=data))))
+                    read = load_prompts(sources, relation=relation, data=data)
+                    drawn = sample_prompts(read, sweep.most_prompts.get(name), f"{sweep.facts_seed} {relation.name}")
+                    cells.append(GridCell(relation, name, drawn))
                 except NoPrompts as missing:
                     without.append(f"{relation.name} has no {name} prompts: {missing}")
         if found == len(cells):
@@ -107,6 +110,17 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Grid
         if all(cell.relation is not relation for cell in cells):
             raise BadFile(file, f"facts: {relation.name} has no prompts under any name")
     return cells, without
+
+
+def sample_prompts(templates: Sequence[Template], most: int | None, seed: str) -> tuple[Template, ...]:
+    """Return the first template, and as many others, drawn by the seed, as may be had; larger samples contain smaller
+    ones."""
+    distinct = {template.text: template for template in reversed(templates)}
+    if most is None or len(templates) <= most:
+        return tuple(templates)
+    others = sorted(distinct.keys() - {templates[0].text})
+    Random(seed).shuffle(others)
+    return (templates[0], *(distinct[text] for text in others[: most - 1]))
 
 
 def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation]:
@@ -298,7 +312,7 @@ def seconds_per_pair(lm: FrozenLM, spec: RunSpec, relation: Relation) -> float |
         return Objective(mixture.answering(kind=facts.kind), facts, "gradient").seconds_of_pair(_PAIRS) / BACKWARD
 
 
-def _work_of(spec: RunSpec, relation: Relation) -> float:
+def work_of(spec: RunSpec, relation: Relation) -> float:
     """Return the work of a run, in units of asking one pair."""
     prompts = len(spec.templates) * spec.mixture.copies
     prior = min(MOST_XS_OF_PRIOR, len({fact.x for fact in relation.train}))
@@ -312,7 +326,8 @@ def _work_of(spec: RunSpec, relation: Relation) -> float:
         trained = prompts * train if asked_once else BACKWARD * schedule.pairs
         nearest_words = prompts * len(relation.test)
         work += trained + scores * prompts * dev + nearest_words
-    return work * (1 + len(WEIGHTINGS[spec.mixture.weighting].reads))  # the LM reads once more for each signal
+    signals = [signal for signal in WEIGHTINGS[spec.mixture.weighting].reads if signal != "kind"]
+    return work * (1 + len(signals))  # the LM reads once more for each signal, but every x alone only once
 
 
 def _seconds(lm: FrozenLM, tasks: list[RunTask]) -> dict[str, float]:
@@ -325,6 +340,6 @@ def _seconds(lm: FrozenLM, tasks: list[RunTask]) -> dict[str, float]:
     return {
         task.spec.id: 60 * minutes
         if (minutes := budgets.get(task.spec.id))
-        else of_pair * _work_of(task.spec, task.relation)
+        else of_pair * work_of(task.spec, task.relation)
         for task in tasks
     }

@@ -20,6 +20,9 @@ _BEST_FIRST = {*(metric.key for metric in METRICS.values() if metric.higher_is_b
 _WITH_AT = sorted((name for name in RUN_COLUMNS if "@" in name), key=len, reverse=True)
 _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
 
+# Tables show the first eight characters of an id, which are enough to name a run.
+_SHORT_ID = re.compile(r"\bid\s*={1,2}\s*'([0-9a-f]{8,63})'")
+
 
 def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | None = None) -> Runs:
     """Select the runs for which the SQL condition `where` holds, sorted by a column (scores best first)."""
@@ -46,7 +49,7 @@ def _where(runs: Sequence[Run], condition: str) -> list[Run]:
         if rows:
             database.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(rows[0]))})", rows)
         database.execute("SET enable_external_access = false")  # a condition may read runs, but no files
-        quoted = _BARE_SCORE.sub(r'"\1"', condition)
+        quoted = _SHORT_ID.sub(r"starts_with(id, '\1')", _BARE_SCORE.sub(r'"\1"', condition))
         try:
             found = database.execute(f"SELECT number FROM runs WHERE ({quoted})").fetchall()
         except duckdb.Error as error:

@@ -29,7 +29,7 @@ from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.trust import Trust
 from askwell.files import to_json
 from askwell.lms.identity import LMIdentity
-from askwell.mixture.description import LearnedFrom, RelationRecord
+from askwell.mixture.learned_from import LearnedFrom, RelationRecord
 from askwell.specs.mixture_spec import SettledMixtureSpec
 from askwell.specs.run_spec import RunSpec
 from askwell.version import VERSION

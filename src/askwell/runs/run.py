@@ -27,7 +27,8 @@ from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.machine import limited_threads
-from askwell.mixture.description import About, LearnedFrom, RelationRecord
+from askwell.mixture.description import About
+from askwell.mixture.learned_from import LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
@@ -291,6 +292,10 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
         scores = {"test, untuned": made.untuned.for_card(), **scores}
     if "dev" in evaluations:
         scores = {"dev": evaluations["dev"].for_card(), **scores}
+    beside = {"facts": record.test.facts, "vocabulary": record.test.vocabulary}
+    for control in record.controls.values():
+        if control.test is not None:
+            scores[f"test without knowledge of x: {control.description}"] = {**control.test, **beside}
     return About(
         relation=record.relation,
         learned_from=made.learned_from,

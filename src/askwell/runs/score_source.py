@@ -17,6 +17,7 @@ from askwell.data.testbed import PREFIXES
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.evaluation.knowledge import Controls, Knowledge, controls_together, knowledge
 from askwell.evaluation.scoring import Evaluation, together
+from askwell.evaluation.statements import evaluate_statements
 from askwell.evaluation.trust import FullEvaluation, Trust, evaluate
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
@@ -115,22 +116,8 @@ def _recorded_relation(folder: str, description: Description) -> str:
 
 def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:
     """Yield untuned prompts of one relation, or of each relation in a folder."""
-    if on.lm is None or not on.facts:
-        raise BadOption("untuned prompts need `lm` and `facts`", lm="--lm", facts="--facts")
-    data, columns = on.data, on.columns
-    names = [name for source in on.facts for name in relations_of(source, data)]
-    relations: list[tuple[Relation, list[Template]]] = []
-    for name in names:
-        relation = load_relation(name, data=data, split=on.split_by, seed=spec.seed, x=columns.x, y=columns.y)
-        try:
-            relations.append((relation, load_prompts(prompts, relation=relation, data=data)))
-        except NoPrompts as missing:
-            if len(names) == 1:
-                raise
-            note(f"{name} is left out: {missing}")
-    if not relations:
-        raise BadOption(f"no relation of {', '.join(on.facts)} has a prompt file in {', '.join(prompts)}")
-    loaded = load_lm(on.lm, **on.loading)
+    loaded, relations = _untuned(prompts, on, spec.seed, note)
+    data = on.data
     if spec.answers == "auto":  # one kind for all, so that means do not mix the two
         needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
         spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})
@@ -149,6 +136,28 @@ def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, n
         yield mixture, relation
     if not usable:
         raise NothingLeft("relations", {"no prompt can be used by the LM": len(relations)})
+
+
+def _untuned(
+    prompts: list[str], on: EvaluationSources, seed: int, note: Note
+) -> tuple[FrozenLM, list[tuple[Relation, list[Template]]]]:
+    """Return the LM, and the relations that have prompts, with these."""
+    if on.lm is None or not on.facts:
+        raise BadOption("untuned prompts need `lm` and `facts`", lm="--lm", facts="--facts")
+    data, columns = on.data, on.columns
+    names = [name for source in on.facts for name in relations_of(source, data)]
+    relations: list[tuple[Relation, list[Template]]] = []
+    for name in names:
+        relation = load_relation(name, data=data, split=on.split_by, seed=seed, x=columns.x, y=columns.y)
+        try:
+            relations.append((relation, load_prompts(prompts, relation=relation, data=data)))
+        except NoPrompts as missing:
+            if len(names) == 1:
+                raise
+            note(f"{name} is left out: {missing}")
+    if not relations:
+        raise BadOption(f"no relation of {', '.join(on.facts)} has a prompt file in {', '.join(prompts)}")
+    return load_lm(on.lm, **on.loading), relations
 
 
 @dataclass(frozen=True)
@@ -248,3 +257,32 @@ def score_jobs(
         knowledge(scored.outcomes, all_controls.outcomes),
         [evaluation.trust for evaluation in evaluations if evaluation.trust is not None] if trust else None,
     )
+
+
+def score_statements(
+    prompts: list[str],
+    on: EvaluationSources,
+    split: SplitName,
+    candidates_of: Callable[[Relation], Candidates | None],
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+    note: Note = lambda _line: None,
+) -> Scored:
+    """Score untuned prompts by whole statements (see `evaluation/statements.py`), without controls."""
+    lm, relations = _untuned(prompts, on, 0, note)
+    evaluations, left_out = [], {}
+    for relation, templates in relations:
+        asking = None if progress is None else partial(progress, f"{split} facts of {relation.name}")
+        try:
+            found = evaluate_statements(
+                lm, templates, relation, split, candidates=candidates_of(relation), progress=asking
+            )
+        except NothingLeft as nothing:
+            left_out[relation.name] = str(nothing)
+            note(f"{relation.name} is left out: {nothing}")
+            continue
+        evaluations.append(found)
+    if not evaluations:
+        raise BadOption("; ".join(left_out.values()))
+    counts = {relation.name: relation.counts.as_json() for relation, _ in relations}
+    return Scored(together(evaluations), [], counts, left_out, None, {}, None, None)

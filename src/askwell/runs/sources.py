@@ -19,8 +19,9 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import Precision
 from askwell.mixture.description import Description
+from askwell.mixture.learned_from import CONFIG
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, tokenizer_source
+from askwell.mixture.save import IN_A_RUN, lm_source, read_description, tokenizer_source
 
 Note = Callable[[str], None]
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from askwell.data.facts import Relation
-from askwell.evaluation.examine import Progress, evaluate_split
-from askwell.evaluation.scoring import EvaluationFigures
+from askwell.evaluation.examine import evaluate_split
+from askwell.evaluation.scoring import EvaluationFigures, Progress
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description

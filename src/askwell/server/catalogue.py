@@ -28,8 +28,9 @@ from askwell.errors import AskwellError, BadOption, DamagedFile, UsageError, did
 from askwell.evaluation.selective import dev_answers_from
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
+from askwell.mixture.learned_from import CONFIG
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
+from askwell.mixture.save import lm_source, read_description, tokenizer_source
 from askwell.runs.diff_lms import Diff, diff_folders, read_diff
 from askwell.runs.folder import Run, read_run, row_of, run_folders
 from askwell.runs.query import query_runs

@@ -1,6 +1,6 @@
 """The choices that define a mixture before it is tuned."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -8,7 +8,8 @@ from askwell.files import is_utf8
 from askwell.specs.base import Spec
 
 Initial = Literal["words", "random", "random-full"]
-WeightingName = Literal["static", "data-dependent", "certainty", "combined"]
+WeightingName = Literal["static", "data-dependent", "certainty", "combined", "gate"]
+Match = Literal["exact", "loose"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
 LONGEST_ANSWER = 10
@@ -29,7 +30,8 @@ class MixtureSpec(Spec):
     """Perturb the prompt tokens at all layers, not only at layer 0."""
     weighting: WeightingName = "static"
     """Use the same prompt weights for every x, or weights that also depend on how probable each prompt finds x
-    (data-dependent), on how certain each prompt is of its answer (certainty), or on both (combined)."""
+    (data-dependent), on how certain each prompt is of its answer (certainty), on both (combined), or on a learned gate
+    that sees what the LM makes of x (gate)."""
     initial: Initial = "words"
     """Initialise the prompt vectors from the prompts' words, or at random."""
     copies: int = Field(default=1, ge=1, le=1000)
@@ -45,6 +47,12 @@ class MixtureSpec(Spec):
     of any length if some fact needs them."""
     longest_answer: int = Field(default=LONGEST_ANSWER, ge=1, le=100)
     """If answers can have any length, leave out facts whose y has more tokens than this."""
+    match: Annotated[Match, Field(exclude_if=lambda match: match == "exact")] = "exact"
+    """Count as right only the exact strings of the facts and their aliases, or (loose) also what differs from one of
+    them only in case, punctuation or an article."""
+    end: Annotated[Literal["token", "none"], Field(exclude_if=lambda end: end == "token")] = "token"
+    """Whether the probability of a candidate of a causal or seq2seq LM includes the token that ends it, or (none) only
+    its own tokens, as in other tools' multiple choice."""
     begin: BeginOption = "auto"
     """What a causal LM's sentences begin with. auto: whatever makes the run's train ys most probable under the untuned
     prompts; a line break if there are no facts to choose by."""

@@ -204,6 +204,8 @@ class SweepSpec(Spec):
     prompts: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(min_length=1)
     """Named prompts, each a list of sources: templates, files, testbed:single and the like, or a set such as
     trex_paraphrase, which has a file for each relation."""
+    most_prompts: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """By the name of prompts: keep the first of a relation, and draw as many others as make this number."""
     settings: dict[str, Setting] = Field(min_length=1)
     seeds: Seeds = (0,)
     controls: ControlKinds = ()
@@ -260,6 +262,13 @@ class SweepSpec(Spec):
                 if prompts not in self.prompts:
                     meant = did_you_mean(prompts, self.prompts)
                     raise ValueError(f"settings.{name}.prompts: there are no prompts named {prompts!r}{meant}")
+        return self
+
+    @model_validator(mode="after")
+    def _limits_prompts_that_are_there(self) -> "SweepSpec":
+        for name in self.most_prompts:
+            if name not in self.prompts:
+                raise ValueError(f"most_prompts: there are no prompts named {name!r}{did_you_mean(name, self.prompts)}")
         return self
 
     @model_validator(mode="after")

@@ -8,17 +8,19 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.files import hash_json, hash_of, read_tensors, refuse_later_version, write_tensors
-from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from askwell.mixture.mixture import Mixture
 
 CHECKPOINT = "checkpoint.safetensors"
 _VERSION = 1
@@ -26,12 +28,12 @@ _KEPT = "kept-"
 _NOTES = ("prompts", "stretches", "loss", "facts", "pairs")
 
 
-def write_checkpoint(folder: Path, run: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
+def write_checkpoint(folder: Path, run: str, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:
     """Write the state of the run with that id."""
     write_tensors(folder / CHECKPOINT, tensors, {"version": _VERSION, "run": run, **notes})
 
 
-def read_checkpoint(folder: Path, run: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def read_checkpoint(folder: Path, run: str) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
     """Return the tensors and notes of the state in a folder, None if there is none; refuse the state of another run."""
     path = folder / CHECKPOINT
     if not path.exists():
@@ -58,12 +60,12 @@ class State:
     """Everything that a training run needs to continue after a stretch of its schedule."""
 
     history: list[HistoryLine]
-    parameters: dict[str, Tensor]
-    kept: dict[int, dict[str, Tensor]]
+    parameters: "dict[str, Tensor]"
+    kept: "dict[int, dict[str, Tensor]]"
     """The states that may turn out to be the best, by the round in which they were scored."""
-    moments: dict[str, Tensor]
+    moments: "dict[str, Tensor]"
     """Adam's moments."""
-    means: dict[str, Tensor]
+    means: "dict[str, Tensor]"
     """The means over the last steps of everything that is tuned, if the schedule uses them."""
     prompts: int
     """How many prompts were in use when the first step was taken."""
@@ -77,7 +79,7 @@ class State:
     """The budget in pairs, where it was measured from minutes."""
 
 
-def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec, candidates: Candidates | None = None) -> str:
+def run_id(mixture: "Mixture", relation: Relation, spec: TrainingSpec, candidates: Candidates | None = None) -> str:
     """Return a hash of everything that determines a training run: LM, prompts, facts, settings, first state, precision
     and device."""
     return hash_json(
@@ -103,7 +105,7 @@ def save_checkpoint(folder: Path, run: str, state: State) -> None:
     write_checkpoint(folder, run, tensors, {"history": [line.as_json() for line in state.history], **notes})
 
 
-def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
+def load_checkpoint(folder: Path, run: str, mixture: "Mixture") -> State | None:
     """Return the state in a folder, None if there is none; refuse the state of another run."""
     found = read_checkpoint(folder, run)
     if found is None:

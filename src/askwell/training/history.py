@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from askwell.answers.encode import LeftOutFact, count_reasons
-from askwell.mixture.description import LearnedFrom
+from askwell.answers.left_out import LeftOutFact, count_reasons
+from askwell.mixture.learned_from import LearnedFrom
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
+from askwell.views.printable import counted
 from askwell.views.to_files import AsFrame, Records
 from askwell.views.to_text import ShowsItself
 
@@ -142,7 +143,7 @@ class TrainingResult(ShowsItself, AsFrame):
         ]
         columns = ("pairs", "train loss", "dev P@1", "dev log-loss", "")
         state = "" if self.finished else ", interrupted"
-        heading = f"Trained on {self.train_facts:,} facts, scored on {self.dev_facts:,} dev facts{state}"
+        heading = f"Trained on {self.train_facts:,} facts, scored on {counted(self.dev_facts, 'dev fact')}{state}"
         left_out = {split: count_reasons(facts) for split, facts in self.left_out.items()}
         notes = tuple(
             f"{count} facts of {split} left out: {reason}"

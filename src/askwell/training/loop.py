@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
+from askwell.answers.encode import EncodedFacts, EncodedRelation
+from askwell.answers.left_out import LeftOutFact, count_reasons
 from askwell.answers.strategy import Answers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
@@ -163,6 +164,8 @@ def _train(
     if state is not None:
         mixture.load_state_dict(state.parameters)
     else:
+        if mixture.representation is not None and not mixture.representation.is_fitted:
+            mixture.representation.fit(train_facts.xs)
         untuned = _copy(mixture)
         first = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
         state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={}, prompts=0)

@@ -30,6 +30,8 @@ OF_WEIGHTS = 0.1
 BETA1, BETA1_OF_SEVERAL = 0.9, 0.7
 """Adam's β1 for one prompt and for several: their steps take few facts, and there are only some fifty of them, too few
 for a long memory."""
+GATE_DECAY = 0.005
+"""The weight decay of a gate: that of the prior with which it is fitted, at a hundred facts."""
 _PAPER = 1e-3
 _SAMPLED_PAIRS = 64
 
@@ -131,7 +133,10 @@ def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.op
     for stack, layers in mixture.layer_deltas.items():
         groups += [{"params": [delta], "lr": rate} for delta, rate in zip(layers, rates.layers[stack], strict=True)]
     if spec.method == "gradient" or not mixture.weighting.closed_form:
-        groups.append({"params": list(mixture.weighting.parameters()), "lr": rates.weights})
+        own = dict(mixture.weighting.named_parameters())
+        decayed = [own.pop(name) for name in ("gate",) if name in own]
+        groups.append({"params": list(own.values()), "lr": rates.weights})
+        groups.append({"params": decayed, "lr": rates.weights, "weight_decay": GATE_DECAY})
     tuned = []
     for group in groups:
         parameters = [parameter for parameter in group["params"] if parameter.requires_grad]

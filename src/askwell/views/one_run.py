@@ -16,7 +16,6 @@ from askwell.evaluation.metrics import METRICS, units_of
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.runs.record import RunRecord
-from askwell.runs.sources import saved_mixture
 from askwell.version import VERSION
 from askwell.views.charts import panels_chart
 from askwell.views.document import (
@@ -77,17 +76,24 @@ def run_document(name: str, run: Run, others: Sequence[Run] = (), words: Sequenc
 
 
 def export_run(
-    path: Path, where: str | None = None, lm: str | None = None, *, note: Callable[[str], None] = lambda _line: None
+    path: Path,
+    where: str | None = None,
+    lm: str | None = None,
+    *,
+    drawn: bool = True,
+    note: Callable[[str], None] = lambda _line: None,
 ) -> str:
     """Return the one run at a path as a page that needs no other file; `lm` says where its LM is, if it has moved.
 
-    If the LM cannot be loaded, the page has no drawing of the prompts, and `note` gets the reason.
+    The LM draws the prompts as words. If it cannot be loaded, they are not drawn, and `note` gets the reason.
     """
     runs = select_runs(path, where)
     if len(runs) > 1:
         raise BadOption(f"{path} has {len(runs)} runs: choose one with --where, or name its folder")
     words: list[PromptWords] = []
-    if runs[0].mixture is not None:
+    if drawn and runs[0].mixture is not None:
+        from askwell.runs.sources import saved_mixture  # here, since it imports torch
+
         try:
             words = nearest_words(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
         except AskwellError as problem:

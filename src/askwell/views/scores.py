@@ -90,20 +90,24 @@ def spread_blocks(several: "SeveralRuns") -> list[Block]:
 
 
 _BAR = 20
+_LEAST = 0.0005
+"""Answers that are less probable are shown as 0.0 %."""
 
 
 def reply_table(x: str, replies: Sequence[Reply], templates: Sequence[str]) -> Table:
-    """Return the answers to x with bars, and the most confident prompt for each."""
+    """Return the answers to x with bars and, of several prompts, the most confident one for each.
+
+    After the first, answers that would be shown as 0.0 % are left out.
+    """
     rows = []
-    for reply in replies:
-        most_confident = max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)
-        bar = Cell("█" * round(_BAR * reply.probability), mark="bar")
-        rows.append(Row(reply.y, (Cell(per_cent(reply.probability)), bar, Cell(templates[most_confident]))))
-    columns = (
-        Column("probability"),
-        Column("", number=False),
-        Column("most confident prompt", pale=True, number=False),
-    )
+    for reply in [*replies[:1], *(reply for reply in replies[1:] if reply.probability >= _LEAST)]:
+        cells = [Cell(per_cent(reply.probability)), Cell("█" * round(_BAR * reply.probability), mark="bar")]
+        if len(templates) > 1:
+            most_confident = max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)
+            cells.append(Cell(templates[most_confident]))
+        rows.append(Row(reply.y, tuple(cells)))
+    prompts = [Column("most confident prompt", pale=True, number=False)] if len(templates) > 1 else []
+    columns = (Column("probability"), Column("", number=False), *prompts)
     return Table("", "answer", (ColumnGroup("", columns),), tuple(rows), title=x)
 
 

@@ -6,6 +6,7 @@ Names are never broken: where a terminal is too narrow for a table, each row bec
 import io
 import time
 from collections.abc import Iterable
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
@@ -25,8 +26,9 @@ _MARKS = {"right": "✓ ", "wrong": "✗ "}
 def plain_text(document: Document) -> str:
     """Return the document as lines of text: its title, and indented below it its tables and sentences."""
     written = io.StringIO()
-    # A width that nothing reaches: the lines of a pipe are not broken.
-    print_blocks(document.blocks, Console(file=written, width=10_000, color_system=None, force_terminal=False))
+    # A width that nothing reaches: the lines of a pipe are not broken. In a notebook, rich would also show the text.
+    console = Console(file=written, width=10_000, color_system=None, force_terminal=False, force_jupyter=False)
+    print_blocks(document.blocks, console)
     lines = (f"  {line}".rstrip() for line in written.getvalue().splitlines())
     return "\n".join([document.title, *lines])
 
@@ -175,13 +177,19 @@ class Bar:
     """A progress bar; call it with the amount done, the total, a text to show beside it, and the step if that is new.
 
     It appears once the work has taken `after` seconds, and disappears at the end. With `wanted=False`, or where nobody
-    would see it, nothing is drawn.
+    would see it, nothing is drawn; but a line is printed every `line_every` seconds, if that is given.
     """
 
     def __init__(
-        self, what: str, wanted: bool | None = None, console: Console | None = None, after: float = _SECONDS_BEFORE
+        self,
+        what: str,
+        wanted: bool | None = None,
+        console: Console | None = None,
+        after: float = _SECONDS_BEFORE,
+        line_every: float | None = None,
     ) -> None:
-        console = console or Console(stderr=True)
+        # Without ipywidgets, rich would warn in every cell of a notebook.
+        console = console or Console(stderr=True, force_jupyter=None if find_spec("ipywidgets") else False)
         self._is_seen = wanted is not False and (console.is_terminal or console.is_jupyter)
         name, text = (TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[text]"))
         self._bar = Progress(
@@ -190,6 +198,7 @@ class Bar:
         self._task = self._bar.add_task(what, total=None, text="")
         self._what: str | None = what
         self._after, self._began = after, time.monotonic()
+        self._console, self._line_every, self._last_line = console, None if self._is_seen else line_every, self._began
 
     def __enter__(self) -> Self:
         self._start_if_due()
@@ -211,6 +220,9 @@ class Bar:
             self._what = what
             self._bar.reset(self._task, description=what)
         self._bar.update(self._task, completed=done, total=total, text=text)
+        if self._line_every is not None and time.monotonic() - self._last_line >= self._line_every:
+            self._last_line = time.monotonic()
+            self._console.print(f"{self._what}: {done} of {total}  {text}".rstrip(), markup=False)
 
     def _start_if_due(self) -> None:
         is_due = time.monotonic() - self._began >= self._after

@@ -9,20 +9,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any
-
-import torch
-from transformers.convert_slow_tokenizer import bytes_to_unicode
+from typing import TYPE_CHECKING, Any
 
 from askwell.calls import checked
 from askwell.errors import BadOption, NotFinite
-from askwell.evaluation.projection import closest_words
-from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import Place
-from askwell.lms.vocabulary import token_text
-from askwell.mixture.mixture import Mixture
-from askwell.prompts.prompt import original_tokens
 from askwell.views.printable import counted, visible
+
+if TYPE_CHECKING:  # a page about runs whose prompts are not drawn needs no torch
+    from askwell.lms.frozen import FrozenLM
+    from askwell.mixture.mixture import Mixture
 
 TIE = "‿"
 """Precedes a piece that continues its left neighbour without a space."""
@@ -121,28 +116,35 @@ class PromptWords:
 
 
 @checked
-@torch.no_grad()
-def nearest_words(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
+def nearest_words(mixture: "Mixture", nearest: int = 3) -> list[PromptWords]:
     """Return the prompts of a mixture in words, heaviest first, with the `nearest` words next to each tuned one."""
     if nearest < 0:
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
-    lm, ids = mixture.lm, original_tokens(mixture.prompts)
-    original = torch.tensor(ids, dtype=torch.long, device=lm.device)
-    found = zip(*(part.tolist() for part in closest_words(lm, mixture.vectors, original, nearest + 1)), strict=True)
-    ratios = (mixture.vectors.norm(dim=1) / mixture.initial_vectors.norm(dim=1)).tolist()
-    tokens = []
-    for token, (words, ps, p), ratio in zip(ids, found, ratios, strict=True):
-        tuned, *others = (_word(lm, *one) for one in zip(words, ps, strict=True))
-        is_known = ratio < float("inf")  # neither infinite nor NaN
-        tokens.append(PromptToken(_word(lm, token, p), tuned, ratio if is_known else None, tuple(others)))
-    prompts = [_prompt_words(mixture, number, tokens) for number in range(len(mixture.prompts))]
+    import torch
+
+    from askwell.evaluation.projection import closest_words
+    from askwell.prompts.prompt import original_tokens
+
+    with torch.no_grad():
+        lm, ids = mixture.lm, original_tokens(mixture.prompts)
+        original = torch.tensor(ids, dtype=torch.long, device=lm.device)
+        found = zip(*(part.tolist() for part in closest_words(lm, mixture.vectors, original, nearest + 1)), strict=True)
+        ratios = (mixture.vectors.norm(dim=1) / mixture.initial_vectors.norm(dim=1)).tolist()
+        tokens = []
+        for token, (words, ps, p), ratio in zip(ids, found, ratios, strict=True):
+            tuned, *others = (_word(lm, *one) for one in zip(words, ps, strict=True))
+            is_known = ratio < float("inf")  # neither infinite nor NaN
+            tokens.append(PromptToken(_word(lm, token, p), tuned, ratio if is_known else None, tuple(others)))
+        prompts = [_prompt_words(mixture, number, tokens) for number in range(len(mixture.prompts))]
     first, *others = sorted(prompts, key=lambda prompt: -prompt.weight)  # the sort is stable: ties stay in their order
     shared = mixture.prompts[0].shared_tokens
     return [first, *(replace(one, items=one.items[shared:], sentences=()) if shared else one for one in others)]
 
 
-def _prompt_words(mixture: Mixture, number: int, tokens: Sequence[PromptToken]) -> PromptWords:
+def _prompt_words(mixture: "Mixture", number: int, tokens: Sequence[PromptToken]) -> PromptWords:
     """Return one prompt in words, given the tokens of all prompts."""
+    from askwell.lms.tokenisation import Place
+
     prompt, copies, rows = mixture.prompts[number], mixture.spec.copies, mixture.pairs.rows[number]
     before, between, after = (len(part) for part in (prompt.tokens.before, prompt.tokens.between, prompt.tokens.after))
     rows, is_cut = list(rows), len(prompt.token_ids) < before + between + after
@@ -172,7 +174,7 @@ def _prompt_words(mixture: Mixture, number: int, tokens: Sequence[PromptToken]) 
     )
 
 
-def _end(mixture: Mixture, number: int) -> str:
+def _end(mixture: "Mixture", number: int) -> str:
     """Return the text of the token that ends answers to a prompt; none if answers have one token."""
     end = mixture.long_answers.end_of(number)
     if end is None or mixture.answer_kind is None or not mixture.answer_kind.any_length:
@@ -180,8 +182,11 @@ def _end(mixture: Mixture, number: int) -> str:
     return str(mixture.lm.tokenizer.decode([end])).strip()
 
 
-def _word(lm: FrozenLM, token: int, p: float) -> Word:
+def _word(lm: "FrozenLM", token: int, p: float) -> Word:
     """Return a token as a word of probability p."""
+    from askwell.lms.tokenisation import Place
+    from askwell.lms.vocabulary import token_text
+
     marker, name = lm.wording.marker, lm.tokenizer.convert_ids_to_tokens(token)
     text, glued = token_text(lm, token), False
     if isinstance(name, str) and token not in lm.tokenizer.all_special_ids:
@@ -197,6 +202,8 @@ def _word(lm: FrozenLM, token: int, p: float) -> Word:
 @cache
 def _bytes_of_characters() -> dict[str, int]:
     """Return the bytes that byte-level tokenizers write as characters."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
     return {char: byte for byte, char in bytes_to_unicode().items()}
 
 

@@ -1,0 +1,73 @@
+"""What a mixture was learned from, as it is recorded with runs and saved mixtures. It is read without torch."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_serializer
+
+from askwell.data.facts import Relation
+from askwell.lms.identity import LMIdentity
+from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
+
+CONFIG = "config.json"
+"""The file that describes a saved mixture."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class RelationRecord(_Part):
+    """The facts that were learned from and asked."""
+
+    name: str
+    sha256: str | None = None
+    """The hash of the facts."""
+    split_by: str | None = None
+    """How a single file was split; None for splits that were given."""
+    counts: dict[str, int] = {}
+    """Lines read, repeated and leaked: see `Counts`."""
+
+    @classmethod
+    def of(cls, relation: Relation, split_by: str | None = None) -> "RelationRecord":
+        """Return the record of a relation."""
+        counts = relation.counts.as_json()
+        return cls(name=relation.name, sha256=relation.digest, split_by=split_by, counts=counts)
+
+
+class LearnedFrom(_Part):
+    """What a mixture was tuned on and how, whatever tuned it; what does not apply is None, and is not written."""
+
+    baseline: BaselineName | None = None
+    train_facts: int = 0
+    dev_facts: int = 0
+    left_out: dict[str, dict[str, int]] = {}
+    """Facts of train and dev that could not be used, by split and reason."""
+    training: TrainingSpec | None = None
+    pairs: int | None = None
+    """(fact, prompt) pairs trained on."""
+    planned_pairs: int | None = None
+    best_pairs: int | None = None
+    """Pairs trained on when the state that was kept was reached."""
+    step_sizes: dict[str, Any] | None = None
+    """Adam's step sizes for the vectors, for each layer, and for the weights."""
+    finished: bool = True
+    """False if it was interrupted."""
+    search: AutoPromptSpec | None = None
+    prompt: str | None = None
+    """The prompt that AutoPrompt found, as a person would write it."""
+    prompt_tokens: tuple[str, ...] = ()
+    prompt_token_ids: tuple[int, ...] = ()
+    reads_back_from_text: bool | None = None
+    """Whether the LM's tokenizer turns the written prompt into the same tokens."""
+    iterations: int | None = None
+    best_iteration: int | None = None
+    fine_tuning: FineTuningSpec | None = None
+    fine_tuned_from: LMIdentity | None = None
+    best_epoch: int | None = None
+    prompts_on_train: tuple[dict[str, Any], ...] = ()
+    """The train scores of each prompt, where the best of them was taken."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_does_not_apply(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if value is not None and value not in ((), [])}

@@ -1,0 +1,1 @@
+"""Mixtures, relations and runs in other tools: the lm-evaluation-harness, and Inspect."""

@@ -1,0 +1,324 @@
+"""A knowledge card as a document: what an LM knows, in one sentence and one chart, then in detail."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from askwell.evaluation.comparison import Difference
+from askwell.evaluation.significance import interval_text, p_text
+from askwell.files import write_all
+from askwell.runs.probe import Probe
+from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
+from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SETTINGS, SOFT
+from askwell.version import VERSION
+from askwell.views.charts import IntervalRow, intervals_chart
+from askwell.views.document import (
+    Cell,
+    Code,
+    Column,
+    ColumnGroup,
+    Document,
+    Drawing,
+    Figure,
+    Paragraph,
+    Points,
+    Row,
+    Section,
+    Table,
+    one_decimal,
+    table,
+)
+from askwell.views.printable import NONE, counted, listed, per_cent, shortened, signed
+from askwell.views.to_files import markdown_escaped, markdown_section
+from askwell.views.to_html import page_html
+
+_HEADINGS = {
+    HARD: "hard prompt",
+    ENSEMBLE: "hard ensemble",
+    EXAMPLES: "examples",
+    SOFT: "soft prompt",
+    MIXTURE: "mixture",
+}
+_KINDS = ("best control", "hard prompt", "tuned", "examples")
+"""Of the chart; the first is hollow."""
+_LONGEST_LABEL = 34
+
+
+@dataclass(frozen=True)
+class CardPage:
+    """The whole card, and what of it is shown in a terminal."""
+
+    document: Document
+    in_short: Document
+
+
+def card_page(card: Card, probe: Probe, command: str) -> CardPage:
+    """Return the card as a page."""
+    spec, lms = probe.spec, card.lms
+    names = listed([one.lm for one in lms])
+    first = Section("", tuple(block for one in lms for block in (Paragraph(headline(one)), _chart(one, lms))))
+    sections = [first]
+    if card.pairs:
+        sections.append(Section("Side by side", (_side_by_side(lms), *map(_pair_sentence, card.pairs))))
+    for one in lms:
+        of = f": {one.lm}" if len(lms) > 1 else ""
+        sections += [Section(f"{heading}{of}", blocks) for heading, blocks in _of_lm(one)]
+    sections.append(Section("How it was asked", _how(card, probe, command)))
+    whole = Document(
+        title=f"What {names} {'knows' if len(lms) == 1 else 'know'}",
+        lead=f"Facts of {spec.facts_of}: {counted(lms[0].facts, 'test fact')} of "
+        f"{counted(len(lms[0].relations), 'relation')}, each asked in five ways.",
+        sections=tuple(sections),
+        foot=f"Made by askwell {VERSION} with: {command}",
+    )
+    brief = [Section("", (Paragraph(headline(one)), _relation_table(one))) for one in lms]
+    return CardPage(whole, Document("", sections=tuple(brief)))
+
+
+def headline(card: LMCard) -> str:
+    """Return what an LM knows, in one sentence."""
+    found = card.over_control
+    sure = found.low is not None and found.low > 0
+    gap = _gap(found)
+    over = (
+        f"{signed(found.difference)} points over the best answers that need no knowledge ({gap})"
+        if sure
+        else f"which is no evidence of knowledge: answers that need none get {card.control:.1f} % ({gap})"
+    )
+    return (
+        f"Asked well, {card.lm} answers {card.tuned:.1f} % of the facts of {counted(len(card.relations), 'relation')}, "
+        f"{over}; one hard prompt gets {card.scores[HARD]:.1f} %, and 16 examples, which cost nothing, "
+        f"{card.scores[EXAMPLES]:.1f} %."
+    )
+
+
+def _gap(found: Difference) -> str:
+    interval = interval_text(found.low, found.high, signed)
+    return f"95 % interval {interval}, p = {p_text(found.p)}" if interval != NONE else f"p = {p_text(found.p)}"
+
+
+def _chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
+    rows = []
+    for one in card.relations:
+        points = {
+            "best control": one.control,
+            "hard prompt": one.scores[HARD],
+            "examples": one.scores[EXAMPLES],
+        }
+        marks = {name: (score, score, score) for name, score in points.items()}
+        rows.append(IntervalRow(_label(one), {**marks, "tuned": (one.tuned_score, one.low, one.high)}))
+    chart = intervals_chart(rows, _KINDS, measure="right answers in % (P@1)")
+    caption = (
+        "Relations, the best known first. Tuned: the better of one soft prompt and a mixture on dev, with the 95 % "
+        "interval of its score. Best control: the best answers on dev that need no knowledge of x, such as the most "
+        "frequent one. A relation is known as far as tuned stands to the right of the control."
+    )
+    name = f"card-{lms.index(card) + 1}"
+    return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption, wide=True)
+
+
+def _label(one: AskedRelation) -> str:
+    return shortened(one.label, _LONGEST_LABEL)
+
+
+def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ...]]]:
+    over_hard, over_examples = card.over_hard, card.over_examples
+    only = (
+        f"{counted(card.brought_out, 'fact')} of {card.facts:,} are answered by the tuned prompts only: neither the "
+        f"hard prompt nor the best control has them right. Over the hard prompt, tuning brings "
+        f"{signed(over_hard.difference)} points ({_gap(over_hard)}), over the untuned examples "
+        f"{signed(over_examples.difference)} ({_gap(over_examples)})."
+    )
+    share = card.confident_wrong / card.confident if card.confident else 0.0
+    wrong = (
+        f"{counted(card.confident, 'answer')} of the tuned prompts have a probability of at least 50 %; "
+        f"{card.confident_wrong:,} of them ({per_cent(share)}) are wrong."
+        if card.confident
+        else "No answer of the tuned prompts has a probability of at least 50 %."
+    )
+    sections: list[tuple[str, tuple[Paragraph | Points | Table, ...]]] = [
+        ("By relation", (_relation_table(card),)),
+        ("What only a good prompt brings out", (Paragraph(only), *_to_read(card.brought_out_facts))),
+        ("Where it is confident and wrong", (Paragraph(wrong), *_to_read(card.confident_wrong_facts))),
+        ("By kind of relation, frequency and length of the answer", (_part_table(card.parts),)),
+        ("How far to trust it", (Points(tuple(_trust(card))),)),
+    ]
+    return sections
+
+
+def _relation_table(card: LMCard) -> Table:
+    scores = tuple(Column(_HEADINGS[name]) for name in SETTINGS)
+    groups = (
+        ColumnGroup("", (Column("facts"), Column("kind", number=False))),
+        ColumnGroup("P@1 in %", (*scores, Column("best control"))),
+        ColumnGroup("tuned", (Column("95 % interval", number=False), Column("bits"))),
+    )
+    rows = [
+        Row(
+            one.label,
+            (
+                Cell(str(one.facts)),
+                Cell(one.kind or NONE),
+                *(one_decimal(one.scores[name], strong=name == one.tuned) for name in SETTINGS),
+                one_decimal(one.control),
+                Cell(f"{one.low:.0f}–{one.high:.0f}"),
+                _bits(one.bits[one.tuned]),
+            ),
+        )
+        for one in card.relations
+    ]
+    rows.append(
+        Row(
+            "mean",
+            (
+                Cell(str(card.facts)),
+                Cell(""),
+                *(one_decimal(card.scores[name]) for name in SETTINGS),
+                one_decimal(card.control),
+                Cell(""),
+                _bits(_mean_bits(card)),
+            ),
+            begins="All relations",
+        )
+    )
+    caption = (
+        "In bold: the tuned setting that is better on dev. Bits: how much more of the right answer the tuned prompts "
+        "know than the best control, as a mean over facts; a dash if a probability is 0 or not known."
+    )
+    return Table(caption, "relation", groups, tuple(rows))
+
+
+def _bits(bits: float | None) -> Cell:
+    return Cell(NONE if bits is None else f"{bits:.2f}")
+
+
+def _mean_bits(card: LMCard) -> float | None:
+    bits = [one.bits[one.tuned] for one in card.relations]
+    known = [one for one in bits if one is not None]
+    return sum(known) / len(known) if known and len(known) == len(bits) else None
+
+
+def _to_read(facts: Sequence[FactToRead]) -> list[Table]:
+    rows = [
+        (fact.x, fact.relation, fact.y, fact.hard or NONE, fact.tuned or NONE, per_cent(fact.probability))
+        for fact in facts
+    ]
+    headings = ("x", "relation", "right answer", "hard prompt", "tuned", "its probability")
+    return [table(headings, rows, numbers=("its probability",))] if rows else []
+
+
+def _part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
+    columns = tuple(Column(name) for name in ("facts", "hard prompt", "examples", "tuned", "best control"))
+    rows = [
+        Row(
+            part.name,
+            (Cell(str(part.facts)), *map(one_decimal, (part.hard, part.examples, part.tuned, part.control))),
+            begins=f"By {what}" if number == 0 else "",
+        )
+        for what, of in parts.items()
+        for number, part in enumerate(of)
+    ]
+    caption = "P@1 in per cent, as means over facts. An answer that never occurs in train cannot be had from tuning."
+    return Table(caption, "", (ColumnGroup("", columns),), tuple(rows))
+
+
+def _trust(card: LMCard) -> list[str]:
+    found = card.over_control
+    said = [
+        f"The gain over the best control is {signed(found.difference)} points ({_gap(found)}; all facts with the same "
+        "answer are one unit of the test). "
+        + (
+            "Such a gain is not to be had without knowledge."
+            if found.low is not None and found.low > 0
+            else "It may be chance, so the score is no evidence of knowledge."
+        )
+    ]
+    not_above = [one.label for one in card.relations if one.low <= one.control]
+    if not_above:
+        said.append(f"Not clearly above the control: {listed(not_above)}.")
+    if card.left_out:
+        said.append(f"{counted(card.left_out, 'test fact')} could not be asked, and are in no score.")
+    if card.unsettled:
+        said.append(f"For {counted(card.unsettled, 'fact')}, the search for answers was cut before the rank was known.")
+    for name, scores in card.by_seed.items():
+        each = ", ".join(f"{score:.1f}" for score in scores)
+        said.append(f"From seed to seed, {_HEADINGS[name]} scores {each}.")
+    if not card.by_seed:
+        said.append("One seed: how far scores move from seed to seed was not measured.")
+    if card.missing:
+        said.append(f"Not done yet, and in no mean: {listed(list(card.missing))}.")
+    return said
+
+
+def _side_by_side(lms: Sequence[LMCard]) -> Table:
+    columns = (
+        *(Column(_HEADINGS[name]) for name in SETTINGS),
+        Column("tuned"),
+        Column("best control"),
+        Column("facts"),
+    )
+    rows = [
+        Row(
+            one.lm,
+            (
+                *(one_decimal(one.scores[name]) for name in SETTINGS),
+                one_decimal(one.tuned, strong=True),
+                one_decimal(one.control),
+                Cell(str(one.facts)),
+            ),
+        )
+        for one in lms
+    ]
+    return Table("P@1 in per cent, as means over relations.", "LM", (ColumnGroup("", columns),), tuple(rows))
+
+
+def _pair_sentence(pair: LMPair) -> Paragraph:
+    return Paragraph(
+        f"{pair.a} minus {pair.b}: {signed(pair.difference.difference)} points ({_gap(pair.difference)}) on "
+        f"{counted(pair.facts, 'fact')} of {counted(pair.relations, 'relation')} that both answered, with "
+        "tuned prompts."
+    )
+
+
+def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
+    spec, (planned, seeds) = probe.spec, probe.planned
+    used = {
+        run.environment.model_copy(update={"seconds": None, "seconds_to_load": None}) for run in probe.results.values()
+    }
+    versions = sorted({f"askwell {one.askwell}, torch {one.torch}, transformers {one.transformers}" for one in used})
+    lms = "; ".join(f"{one.lm} ({one.lm_sha256[:12]})" for one in card.lms)
+    seconds = sum(one.seconds for one in card.lms)
+    return (
+        Points(
+            (
+                f"{len(planned)} of {counted(len(probe.steps.relations), 'relation')} of {spec.facts_of}, drawn with "
+                f"seed {spec.seed}; of each, up to {spec.test_facts} test facts, and train and dev facts, drawn with "
+                f"the same seed; {counted(seeds, 'seed')} of the tuned settings.",
+                "Hard prompt: the first prompt of the relation, untuned, with nothing before it. Hard ensemble: up to "
+                "8 prompts, the first and others that were drawn, with fitted weights. Examples: 16 train facts before "
+                "the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with askwell's defaults.",
+                f"Cost: {seconds:,.0f} seconds of runs on one core each, {seconds / 3600:.2f} core-hours.",
+                f"LMs, with the beginning of the hash of their tensors and tokenizer: {lms}.",
+                f"Made with {'; '.join(versions)}.",
+            )
+        ),
+        Code(((command, "makes this card; with more --minutes, it goes on."),)),
+    )
+
+
+def write_card(card: Card, page: CardPage, folder: Path) -> list[Path]:
+    """Write the card as HTML, Markdown with its figures, and JSON; return the paths."""
+    document = page.document
+    drawings = [drawing for block in document.blocks if isinstance(block, Figure) for drawing in block.drawings]
+    text = [f"# {markdown_escaped(document.title)}\n", f"{markdown_escaped(document.lead)}\n"]
+    text += [markdown_section(section) for section in document.sections]
+    text[2] = text[2].removeprefix("## \n\n")
+    contents: dict[Path, str | bytes] = {
+        folder / "card.html": page_html(document),
+        folder / "card.md": "\n".join([*text, f"{markdown_escaped(document.foot)}\n"]),
+        folder / "card.json": json.dumps(card.as_json(), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
+    }
+    contents |= {folder / "figures" / f"{drawing.name}.svg": drawing.chart.svg() for drawing in drawings}
+    write_all(contents)
+    return list(contents)

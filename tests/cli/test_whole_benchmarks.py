@@ -1,0 +1,39 @@
+"""All facts of a benchmark scored without a split, and by whole statements."""
+
+import json
+
+from builders.commands import refused
+
+FACTS = [("Italy", "Rome"), ("Peru", "Lima"), ("Norway", "Oslo"), ("France", "Paris")]
+PROMPT = ("--prompts", "The capital of [X] is [Y] .")
+
+
+def test_every_fact_is_a_test_fact(askwell, lms, tmp_path):
+    lines = "".join(json.dumps({"x": x, "y": y}) + "\n" for x, y in FACTS)
+    (tmp_path / "facts.jsonl").write_text(lines)
+    (tmp_path / "only").mkdir()
+    (tmp_path / "only" / "test.jsonl").write_text(lines)
+    found = []
+    for source in (("facts.jsonl", "--split-ratio", "0-0-100"), ("only",)):
+        done = askwell("evaluate", "--lm", lms["bert"], *PROMPT, "--facts", tmp_path / source[0], *source[1:], "--json")
+        assert done.code == 0, done.err
+        found.append(json.loads(done.out))
+    assert found[0]["facts"] == found[1]["facts"] == len(FACTS)
+    assert found[0]["micro"] == found[1]["micro"]
+    out = ("--out", tmp_path / "run", "--lm", lms["bert"], *PROMPT)
+    refused(askwell("train", "--facts", tmp_path / "only", *out), "train facts")
+
+
+def test_statements_are_ranked_among_a_folder_of_candidates(askwell, lms, tmp_path):
+    (tmp_path / "capital.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in FACTS))
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "capital.txt").write_text("Rome\nLima\nOslo\n")
+    facts = ("--facts", tmp_path / "capital.csv", "--split-ratio", "0-0-100", "--candidates", tmp_path / "words")
+    arguments = ("evaluate", "--lm", lms["bert"], *PROMPT, *facts, "--score", "statement")
+    done = askwell(*arguments, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["facts"] == 3
+    assert document["left_out"] == {"y is not among the candidates": 1}
+    assert "3 candidates" in document["vocabulary"]
+    refused(askwell(*arguments, "--deep"), "--score statement", "hard prompts")
