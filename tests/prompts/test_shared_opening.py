@@ -2,12 +2,59 @@
 
 import pytest
 import torch
-from agreement import CAUSAL
+from agreement import ALL, CAUSAL, plain, script, words
 from builders.worlds import frozen
-from test_examples import RELATION, TEMPLATES, shot_spec, usable
+from test_examples import RELATION, TEMPLATES, few_shot_text, shot_spec, usable, written
+from written_out import next_log_probs
 
+from askwell.data.facts import Fact
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import token_rows
+
+
+def shared_text(name: str, template: str, examples: tuple[Fact, ...], x: str) -> tuple[str, str]:
+    """The examples in the words of the first prompt and the question in those of another, up to y and from y on."""
+    question = template.replace("[X]", x)
+    before, after = few_shot_text(name, TEMPLATES[0], examples, x)
+    of_first = TEMPLATES[0].replace("[X]", x).split("[Y]")
+    assert (before + after).count(written(TEMPLATES[0], examples[0])) == 1
+    opening = before[: before.rindex(of_first[0].rstrip(" "))]
+    until, after = question.split("[Y]")
+    return opening + (until.rstrip(" ") if name in CAUSAL else until), after
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_shared_opening_is_the_public_model_on_the_written_out_text(name: str) -> None:
+    lm = plain(name)
+    mixture = Mixture(lm, usable(name), shot_spec(name, opening="shared"), relation=RELATION)
+    xs = ["Reykjavik", "Mary Cassatt", "Egypt"]
+    encoded, facts = words(lm, xs)
+    for number, template in enumerate(usable(name)):
+        if template.startswith("[Y]") and script(name) == "byte-level":  # the public mask swallows the line break
+            continue
+        ours = mixture.word_log_probs(encoded, facts, number)
+        for fact, x in enumerate(xs):
+            before, after = shared_text(name, template, mixture.examples[0], x)
+            expected = next_log_probs(name, lm.model, lm.tokenizer, before, after)
+            if len(mixture.token_words.places) > 1:
+                expected = expected[mixture.token_words.tokens[mixture.pairs.y_places[number]]]
+            torch.testing.assert_close(ours[fact], expected, rtol=0, atol=3e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_a_mixture_with_a_shared_opening_is_saved_and_loaded(name: str, tmp_path) -> None:
+    lm = frozen(name)
+    mixture = Mixture(lm, usable(name), shot_spec(name, opening="shared"), relation=RELATION)
+    with torch.no_grad():
+        mixture.vectors.add_(0.1 * torch.randn(mixture.vectors.shape, generator=torch.Generator().manual_seed(1)))
+    mixture.save_pretrained(tmp_path / "saved")
+    loaded = Mixture.from_pretrained(tmp_path / "saved", lm=lm)
+    assert loaded.examples == mixture.examples
+    encoded, facts = words(lm, ["Egypt", "Cuba"])
+    for number in range(len(mixture.prompts)):
+        torch.testing.assert_close(
+            loaded.word_log_probs(encoded, facts, number), mixture.word_log_probs(encoded, facts, number)
+        )
 
 
 @pytest.mark.parametrize("deep", [False, True])
