@@ -8,8 +8,8 @@ from pathlib import Path
 from askwell.evaluation.comparison import Difference
 from askwell.evaluation.significance import interval_text, p_text
 from askwell.files import write_all
-from askwell.runs.probe_lms import Probe
 from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
+from askwell.runs.probe_lms import Probe
 from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SETTINGS, SOFT
 from askwell.version import VERSION
 from askwell.views.charts import IntervalRow, intervals_chart
@@ -90,8 +90,8 @@ def headline(card: LMCard) -> str:
     better = ", which is more than tuning gains here" if by_examples > card.tuned else ""
     return (
         f"With tuned prompts, {card.lm} answers {card.tuned:.1f} % of the facts of "
-        f"{counted(len(card.relations), 'relation')}, {over}; one hard prompt gets {card.scores[HARD]:.1f} %, and up to "
-        f"16 examples, which need no tuning, {by_examples:.1f} %{better}."
+        f"{counted(len(card.relations), 'relation')}, {over}; one hard prompt gets {card.scores[HARD]:.1f} %, and up "
+        f"to 16 examples, which need no tuning, {by_examples:.1f} %{better}."
     )
 
 
@@ -298,9 +298,9 @@ def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
                 f"seed {spec.seed}; of each, up to {spec.test_facts} test facts, and train and dev facts, drawn with "
                 f"the same seed; {counted(seeds, 'seed')} of the tuned settings.",
                 "Hard prompt: the first prompt of the relation, untuned, with nothing before it. Hard ensemble: up to "
-                "8 prompts, the first and others that were drawn, with fitted weights. Examples: up to 16 train facts before "
-                "the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with askwell's defaults.",
-                f"Cost: the runs took {seconds:,.0f} seconds in all ({seconds / 3600:.2f} hours), each with one thread.",
+                "8 prompts, the first and others that were drawn, with fitted weights. Examples: up to 16 train facts "
+                "before the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with askwell's defaults.",
+                f"Cost: {seconds:,.0f} seconds of runs in all ({seconds / 3600:.2f} hours), each with one thread.",
                 f"LMs, with the beginning of the hash of their tensors and tokenizer: {lms}.",
                 f"Made with {'; '.join(versions)}.",
             )
