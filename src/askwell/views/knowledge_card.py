@@ -299,7 +299,7 @@ def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
                 f"the same seed; {counted(seeds, 'seed')} of the tuned settings.",
                 "Hard prompt: the first prompt of the relation, untuned, with nothing before it. Hard ensemble: up to "
                 "8 prompts, the first and others that were drawn, with fitted weights. Examples: up to 16 train facts "
-                "before the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with askwell's defaults.",
+                "before the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with the defaults.",
                 f"Cost: {seconds:,.0f} seconds of runs in all ({seconds / 3600:.2f} hours), each with one thread.",
                 f"LMs, with the beginning of the hash of their tensors and tokenizer: {lms}.",
                 f"Made with {'; '.join(versions)}.",
