@@ -14,7 +14,7 @@ from askwell.files import need_writable_folder
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
-    from askwell.runs.probe import Probe
+    from askwell.runs.probe_lms import Probe
     from askwell.runs.probe_plan import ProbeSpec
 
 
@@ -56,7 +56,7 @@ def probe(
         card: Only write the card, of the runs that are there.
     """
     from askwell.cli.running import SweepBar
-    from askwell.runs.probe import open_probe
+    from askwell.runs.probe_lms import open_probe
     from askwell.runs.probe_plan import ProbeSpec, prompts_of
     from askwell.views.knowledge_card import card_page, write_card
 

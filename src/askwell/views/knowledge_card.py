@@ -8,8 +8,8 @@ from pathlib import Path
 from askwell.evaluation.comparison import Difference
 from askwell.evaluation.significance import interval_text, p_text
 from askwell.files import write_all
-from askwell.runs.probe import Probe
 from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
+from askwell.runs.probe_lms import Probe
 from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SETTINGS, SOFT
 from askwell.version import VERSION
 from askwell.views.charts import IntervalRow, intervals_chart
@@ -86,10 +86,12 @@ def headline(card: LMCard) -> str:
         if sure
         else f"which is no evidence of knowledge: answers that need none get {card.control:.1f} % ({gap})"
     )
+    by_examples = card.scores[EXAMPLES]
+    better = ", which is more than tuning gains here" if by_examples > card.tuned else ""
     return (
-        f"Asked well, {card.lm} answers {card.tuned:.1f} % of the facts of {counted(len(card.relations), 'relation')}, "
-        f"{over}; one hard prompt gets {card.scores[HARD]:.1f} %, and 16 examples, which cost nothing, "
-        f"{card.scores[EXAMPLES]:.1f} %."
+        f"With tuned prompts, {card.lm} answers {card.tuned:.1f} % of the facts of "
+        f"{counted(len(card.relations), 'relation')}, {over}; one hard prompt gets {card.scores[HARD]:.1f} %, and up "
+        f"to 16 examples, which need no tuning, {by_examples:.1f} %{better}."
     )
 
 
@@ -219,7 +221,7 @@ def _part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
         for what, of in parts.items()
         for number, part in enumerate(of)
     ]
-    caption = "P@1 in per cent, as means over facts. An answer that never occurs in train cannot be had from tuning."
+    caption = "P@1 in per cent, as means over facts."
     return Table(caption, "", (ColumnGroup("", columns),), tuple(rows))
 
 
@@ -296,9 +298,9 @@ def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
                 f"seed {spec.seed}; of each, up to {spec.test_facts} test facts, and train and dev facts, drawn with "
                 f"the same seed; {counted(seeds, 'seed')} of the tuned settings.",
                 "Hard prompt: the first prompt of the relation, untuned, with nothing before it. Hard ensemble: up to "
-                "8 prompts, the first and others that were drawn, with fitted weights. Examples: 16 train facts before "
-                "the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with askwell's defaults.",
-                f"Cost: {seconds:,.0f} seconds of runs on one core each, {seconds / 3600:.2f} core-hours.",
+                "8 prompts, the first and others that were drawn, with fitted weights. Examples: up to 16 train facts "
+                "before the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with the defaults.",
+                f"Cost: {seconds:,.0f} seconds of runs in all ({seconds / 3600:.2f} hours), each with one thread.",
                 f"LMs, with the beginning of the hash of their tensors and tokenizer: {lms}.",
                 f"Made with {'; '.join(versions)}.",
             )
