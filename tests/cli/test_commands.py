@@ -157,11 +157,12 @@ def test_ask_among_the_ys_of_train_and_each_prompt_by_itself(askwell, lms, tmp_p
     start = ("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1], "Paris")
     done = askwell(*start, "--facts", facts, "--among", "train", "--each-prompt", "--json")
     assert done.code == 0, done.err
-    assert {answer["y"] for answer in done.json["answers"]} == {"Mary Cassatt", "Quito", "Rome"}
-    assert sum(answer["probability"] for answer in done.json["answers"]) == pytest.approx(1, abs=1e-5)
-    assert [prompt["prompt"] for prompt in done.json["prompts"]] == TEMPLATES[:2]
-    for number, prompt in enumerate(done.json["prompts"]):
-        by_prompt = {answer["y"]: answer["by_prompt"][number] for answer in done.json["answers"]}
+    (answered,) = done.json
+    assert {answer["y"] for answer in answered["answers"]} == {"Mary Cassatt", "Quito", "Rome"}
+    assert sum(answer["probability"] for answer in answered["answers"]) == pytest.approx(1, abs=1e-5)
+    assert [prompt["prompt"] for prompt in answered["prompts"]] == TEMPLATES[:2]
+    for number, prompt in enumerate(answered["prompts"]):
+        by_prompt = {answer["y"]: answer["by_prompt"][number] for answer in answered["answers"]}
         assert prompt["y"] == max(by_prompt, key=by_prompt.__getitem__)
         assert prompt["probability"] == pytest.approx(by_prompt[prompt["y"]])
     # The facts alone also decide how long answers are: Mary Cassatt is not one token of a masked LM.

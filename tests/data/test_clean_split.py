@@ -75,7 +75,7 @@ def test_lines_keep_their_order(tmp_path):
 def test_a_folder_without_a_split(tmp_path):
     folder = tmp_path / "set" / "r"
     folder.mkdir(parents=True)
-    (folder / "test.jsonl").write_text('{"sub": "b", "obj": "2"}\n')
+    (folder / "dev.jsonl").write_text('{"sub": "b", "obj": "2"}\n')
     for source in (folder, tmp_path / "set"):
         with pytest.raises(BadFile, match=r"train\.jsonl: there is no such file"):
             read_fact_set(str(source))

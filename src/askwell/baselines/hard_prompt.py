@@ -96,7 +96,7 @@ def begins_word(lm: FrozenLM, token: int) -> bool:
 def word_of(lm: FrozenLM, token: int) -> str:
     """Return the letters of a token, "" for a space alone."""
     text = token_text(lm, token)
-    is_space = lm.wording.marks is Place.SPACED and text.startswith(lm.wording.marker)
+    is_space = lm.wording.marks is Place.SPACED and text.startswith((lm.wording.marker, "␣"))
     return "" if is_space else text
 
 

@@ -94,8 +94,9 @@ COMMANDS = (
         (
             "askwell probe testbed2:bert --set testbed2 --minutes 5",
             "askwell probe smollm2 --set trex_original --minutes 60",
-            "askwell probe smollm2 gemma3-270m --plan",
+            "askwell probe testbed2:bert testbed2:causal --set testbed2 --plan",
         ),
+        group=_RUNS,
     ),
     Command(
         "transfer", "train:transfer", "Ask another LM with a mixture that one LM learned, or tune it from there.",
