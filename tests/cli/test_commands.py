@@ -38,9 +38,11 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
         "mixture/README.md",
         "mixture/abstention.json",
         "mixture/config.json",
+        "mixture/facts_path.txt",
         "mixture/lm_path.txt",
         "mixture/mixture.safetensors",
         "run.json",
+        "untuned.parquet",
     ]
     history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
     assert [record["round"] for record in history] == [0, 1, 2]

@@ -290,7 +290,7 @@ def show(
 
     folder = find_mixture(mixture, where, note)
     description = read_description(folder)
-    asked = None if facts is None else own_relation(description, facts, data)
+    asked = None if facts is None else own_relation(folder, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = nearest_words(shown, nearest=nearest)
     relation = Path(mixture).name if description.relation is None else description.relation.name

@@ -57,7 +57,7 @@ COMMANDS = (
             'askwell train --lm bert-base-cased --facts capitals.csv --prompts "The capital of [X] is [Y] ." --out run',
         ),
         group=_LEARN,
-        common=(*_READING, "out", "candidates", "shots", "deep", "seed", "seeds", "pairs", "minutes",
+        common=(*_READING, "out", "candidates", "shots", "deep", "seed", "seeds", "folds", "pairs", "minutes",
                 "resume", "overwrite", "json"),
     ),
     Command(

@@ -6,24 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from scipy.stats import binomtest
-
 from askwell.cli.terminal import bar, note, note_left_out_facts, print_json, say, show, show_document, stderr
-from askwell.data.facts import Relation
+from askwell.data.facts import SPLITS, Relation
+from askwell.data.split import fold_of
 from askwell.data.templates import Template
 from askwell.evaluation.knowledge import PRIOR_CORRECTED
-from askwell.evaluation.metrics import scores_of
+from askwell.evaluation.metrics import METRICS, scores_of
 from askwell.evaluation.scoring import EvaluationFigures
+from askwell.evaluation.significance import interval_text, p_text, wilson_interval
+from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import set_threads
 from askwell.mixture.mixture import Mixture
 from askwell.runs.engines import Ended, Event, Lost
-from askwell.runs.folder import check_folder, clear_folder, hold_folder
+from askwell.runs.folder import Run, check_folder, clear_folder, hold_folder
 from askwell.runs.plan import Plan
 from askwell.runs.record import RunRecord
 from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.runs.score_source import Scored
+from askwell.runs.several_runs import pooled
 from askwell.runs.sources import note_left_out_prompts
 from askwell.runs.store import FailedRun
 from askwell.runs.worker import RunDone, RunElsewhere
@@ -31,7 +33,7 @@ from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
-from askwell.views.printable import counted
+from askwell.views.printable import counted, signed
 from askwell.views.scores import candidate_blocks, evaluation_blocks, score_table, spread_blocks
 from askwell.views.trust_section import control_sentences, trust_of_mixture
 
@@ -175,18 +177,25 @@ class SweepBar:
 
 
 def load_for_run(
-    lm: str, relation: Relation, templates: Sequence[Template], threads: int | None, **loading: Any
+    lm: str, relations: Sequence[Relation], templates: Sequence[Template], threads: int | None, **loading: Any
 ) -> FrozenLM:
     """Load the LM of a run, and note what the run will use."""
-    for line in relation.counts.lines():
+    for line in dict.fromkeys(line for relation in relations for line in relation.counts.lines()):
         note(line)
     loaded = load_lm(lm, **loading)
     set_threads(threads)
+    train, dev, test = (sorted({len(relation.split(split)) for relation in relations}) for split in SPLITS)
+    in_folds = f" in each of {len(relations)} folds" if len(relations) > 1 else ""
     note(
-        f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
-        f"{counted(len(templates), 'prompt')}, on {loaded.identity.name} ({loaded.family.name}, {loaded.device})"
+        f"{relations[0].name}: {_from_to(train)} train, {_from_to(dev)} dev and {_from_to(test)} test "
+        f"{'fact' if test == [1] else 'facts'}{in_folds}, {counted(len(templates), 'prompt')}, on "
+        f"{loaded.identity.name} ({loaded.family.name}, {loaded.device})"
     )
     return loaded
+
+
+def _from_to(counts: Sequence[int]) -> str:
+    return "–".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
 
 
 def run_with_bars(
@@ -215,7 +224,7 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     score = None if corrected is None or corrected.test is None else corrected.test["P@1"]
     say(*control_sentences(record.knowledge, score))
     if record.test.facts < _FEW:
-        note(_few_facts(record.test))
+        note(_few_facts(record))
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
     found = record.training.prompt if record.training is not None else None
     lines = []
@@ -243,15 +252,44 @@ _FEW = 30
 """With fewer test facts, a score says little, so that its interval is shown with it."""
 
 
-def _few_facts(test: EvaluationFigures) -> str:
-    """Say between which values P@1 lies for all that so few facts show (Wilson's interval), and what to do."""
-    right = round(test.micro["P@1"] / 100 * test.facts)
-    found = binomtest(right, test.facts).proportion_ci(0.95, method="wilson")
+def _few_facts(record: RunRecord) -> str:
+    """Say between which values P@1 lies for all that so few facts show, and what to do."""
+    test, relation = record.test, record.relation
+    low, high = wilson_interval(round(test.micro["P@1"] / 100 * test.facts), test.facts)
+    way_out = ""
+    if relation.split_seed is not None and fold_of(relation.split_by) is None:
+        tuned = record.spec.baseline is None and record.spec.training is not None
+        way_out = (
+            "; --folds 5 scores every fact of the file once"
+            if tuned
+            else "; a split such as --split-ratio 50-10-40 tests on more"
+        )
     return (
         f"WARNING: {counted(test.facts, 'test fact')}: P@1 on more of them may lie anywhere between "
-        f"{100 * found.low:.1f} and {100 * found.high:.1f} (95 % interval); a split such as --split-ratio 50-10-40 "
-        "tests on more"
+        f"{100 * low:.1f} and {100 * high:.1f} (95 % interval){way_out}"
     )
+
+
+def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
+    """Print what runs on the folds of a relation score together."""
+    found = pooled(runs)
+    if json:
+        print_json({"out": str(out), **to_json(found)})
+        return
+    show(score_table({"untuned": found.untuned, "tuned": found.tuned}), *candidate_blocks(found.tuned))
+    say(
+        f"Each of the {found.tuned.facts} facts was answered once, by a mixture of another of the {found.folds} folds. "
+        f"P@1 {found.tuned.micro['P@1']:.1f} (95 % interval {found.low:.1f} to {found.high:.1f})."
+    )
+    if found.gain is not None:
+        gain, text = found.gain.micro, "{:.1f}".format
+        say(
+            f"Tuned over untuned, fact by fact: {signed(gain.difference)} (95 % interval "
+            f"{interval_text(gain.low, gain.high, text)}; p = {p_text(gain.p)})."
+        )
+    say(*control_sentences(found.knowledge, found.corrected))
+    say(f"P@1 by fold: {', '.join(METRICS['P@1'].text(scores['P@1']) for scores in found.by_fold.values())}.")
+    say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell runs {out}')
 
 
 def note_missing(record: RunRecord) -> None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from askwell.calls import checked
 from askwell.data.facts import SplitName
+from askwell.data.split import fold_of
 from askwell.errors import BadFile, BadOption
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
@@ -30,6 +31,7 @@ from askwell.runs.record import (
     RECORD,
     REMARKS,
     TEST_OUTCOMES,
+    UNTUNED_OUTCOMES,
     Environment,
     HistoryRecord,
     Remarks,
@@ -97,8 +99,12 @@ class Run(ShowsItself, AsFrame):
     @cached_property
     def dev(self) -> list[Outcome]:
         """The outcome of each dev fact; empty if none were kept."""
-        path = self.folder / DEV_OUTCOMES
-        return read_outcomes(path) if path.is_file() else []
+        return _outcomes(self.folder / DEV_OUTCOMES)
+
+    @cached_property
+    def untuned(self) -> list[Outcome]:
+        """The outcome of each test fact before tuning; empty if none were kept."""
+        return _outcomes(self.folder / UNTUNED_OUTCOMES)
 
     @cached_property
     def controls(self) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
@@ -122,11 +128,15 @@ def write_run(
     record: RunRecord,
     outcomes: Mapping[SplitName, Sequence[Outcome]],
     controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]],
+    *,
+    untuned: Sequence[Outcome] = (),
 ) -> None:
     """Write a run's files beside its mixture, the record last: it marks the run as complete."""
     write_outcomes(outcomes["test"], folder / TEST_OUTCOMES)
     if "dev" in outcomes:
         write_outcomes(outcomes["dev"], folder / DEV_OUTCOMES)
+    if untuned:
+        write_outcomes(untuned, folder / UNTUNED_OUTCOMES)
     if controls:
         write_controls(controls, folder / CONTROLS)
     write_history(folder, record.history)
@@ -156,6 +166,10 @@ def write_remarks(folder: Path, *, name: str | None = None, note: str | None = N
     else:
         _write_json(folder / REMARKS, remarks)
     return remarks
+
+
+def _outcomes(path: Path) -> list[Outcome]:
+    return read_outcomes(path) if path.is_file() else []
 
 
 def _remarks(folder: Path) -> Remarks:
@@ -252,21 +266,26 @@ def run_folders(path: Path) -> list[Path]:
 def outcomes_of(runs: Iterable[Run]) -> Outcomes:
     """Combine the test outcomes of several runs; different seeds are kept apart, so that they can be paired.
 
-    Two runs of the same relation and seed cannot be combined.
+    Two runs of the same relation and seed cannot be combined, unless they are folds of it.
     """
     by_seed: dict[int, list[Outcome]] = defaultdict(list)
-    first_with: dict[tuple[int, str], Path] = {}
+    others: dict[tuple[int, str], list[Run]] = defaultdict(list)
     for run in runs:
         seed = run.record.spec.seed
         for relation in sorted({outcome.relation for outcome in run.test}):
-            if (seed, relation) in first_with:
-                raise BadFile(
-                    run.folder,
-                    f"{relation} with seed {seed} also appears in {first_with[seed, relation]}; name one of the two",
-                )
-            first_with[seed, relation] = run.folder
+            for other in others[seed, relation]:
+                if not _are_folds(run, other):
+                    raise BadFile(
+                        run.folder, f"{relation} with seed {seed} also appears in {other.folder}; name one of the two"
+                    )
+            others[seed, relation].append(run)
         by_seed[seed] += run.test
     return next(iter(by_seed.values())) if len(by_seed) == 1 else dict(by_seed)
+
+
+def _are_folds(one: Run, other: Run) -> bool:
+    first, second = (fold_of(run.record.relation.split_by) for run in (one, other))
+    return first is not None and second is not None and first[1] == second[1] and first != second
 
 
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -316,12 +335,13 @@ def hold_folder(folder: Path) -> Generator[None]:
 
 def clear_folder(folder: Path) -> None:
     """Remove the files of an earlier run, and nothing else."""
-    for name in (RECORD, ENVIRONMENT, REMARKS, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT):
+    outcomes = (TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES, CONTROLS)
+    for name in (RECORD, ENVIRONMENT, REMARKS, HISTORY, *outcomes, CHECKPOINT):
         (folder / name).unlink(missing_ok=True)
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():
             continue
-        for name in (CONFIG, "mixture.safetensors", "abstention.json", "README.md", "lm_path.txt"):
+        for name in (CONFIG, "mixture.safetensors", "abstention.json", "README.md", "lm_path.txt", "facts_path.txt"):
             (mixture / name).unlink(missing_ok=True)
 
 

@@ -80,7 +80,6 @@ def run(
     resume: bool = False,
     untuned: bool = False,
     controls: bool = True,
-    split_by: str | None = None,
     mixture: SettledMixtureSpec | None = None,
     start: Mixture | None = None,
     seconds_to_load: float | None = None,
@@ -106,7 +105,7 @@ def run(
     checkpoints = folder if checkpoints is None else Path(checkpoints)
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress or (lambda _event: None)
-    known = RelationRecord.of(relation, split_by)
+    known = RelationRecord.of(relation)
     work = _Work(
         spec, mixture or spec.mixture, lm, relation, known, folder, checkpoints, candidates, resume, tell, start
     )
@@ -128,7 +127,8 @@ def run(
     if spec.training is not None or spec.baseline is not None or start is not None:
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
-    write_run(folder, record, outcomes, examination.controls.outcomes)
+    before = () if made.untuned is None else made.untuned.outcomes
+    write_run(folder, record, outcomes, examination.controls.outcomes, untuned=before)
     remove_checkpoint(work.checkpoints)
     return record
 

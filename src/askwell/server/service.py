@@ -176,9 +176,8 @@ class Jobs:
         job.change(folder=folder)
         if folder.is_dir() and is_run(folder):
             return "This run already existed."
-        split_by = None if order.relation.startswith(PREFIXES) else "random"
         resume = (folder / CHECKPOINT).is_file()
-        run(spec, lm, relation, folder, resume=resume, untuned=True, split_by=split_by, progress=job.follow)
+        run(spec, lm, relation, folder, resume=resume, untuned=True, progress=job.follow)
         return ""
 
 
