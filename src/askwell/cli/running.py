@@ -19,23 +19,18 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import set_threads
 from askwell.mixture.mixture import Mixture
-from askwell.runs.engines import Ended, Event, Lost
 from askwell.runs.folder import Run, check_folder, clear_folder, hold_folder
-from askwell.runs.plan import Plan
 from askwell.runs.record import RunRecord
 from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.runs.score_source import Scored
 from askwell.runs.several_runs import pooled
 from askwell.runs.sources import note_left_out_prompts
-from askwell.runs.store import FailedRun
-from askwell.runs.worker import RunDone, RunElsewhere
 from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
 from askwell.views.printable import counted, signed
-from askwell.views.scores import candidate_blocks, evaluation_blocks, score_table, spread_blocks
-from askwell.views.trust_section import control_sentences, trust_of_mixture
+from askwell.views.scores import candidate_blocks, control_sentences, evaluation_blocks, score_table, spread_blocks
 
 
 class RunBars:
@@ -135,45 +130,6 @@ def _dev(scores: dict[str, Any]) -> str:
 
 def _loss(loss: float | None) -> str:
     return "–" if loss is None else f"{loss:.3f}"
-
-
-class SweepBar:
-    """The bar of a sweep, and a line for each of its runs. On an interrupt, it says how to continue."""
-
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self._bar, self._folder, self._all = bar("runs"), folder, len(plan.runs)
-        self._elsewhere: set[str] = set()
-        self._ended, self._failed = len(plan.done), 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._bar.__exit__()
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            note(f"interrupted: finished runs are in {self._folder}; the same command continues from there")
-
-    def __call__(self, event: Event) -> None:
-        """Show an event of the sweep."""
-        spec = event.task.spec
-        if isinstance(event, Lost):
-            stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
-        elif isinstance(event, Ended) and isinstance(event.outcome, RunElsewhere):
-            if spec.id not in self._elsewhere:
-                stderr.print(f"another sweep is doing {spec.label}", markup=False)
-            self._elsewhere.add(spec.id)
-        elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
-            self._ended += 1
-            stderr.print(
-                f"{self._ended:{len(str(self._all))}}/{self._all}  P@1 {event.outcome.p_at_1:5.1f}  "
-                f"{event.outcome.seconds:6.1f} s  {spec.label}",
-                markup=False,
-            )
-        elif isinstance(event, Ended) and isinstance(event.outcome, FailedRun):
-            self._ended += 1
-            self._failed += 1
-            stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
-        self._bar(self._ended, self._all, f"{self._failed} failed" if self._failed else "")
 
 
 def load_for_run(
@@ -323,5 +279,8 @@ def print_scored(scored: Scored) -> None:
     say(*control_sentences(scored.knowledge, scores_of(corrected)["P@1"] if corrected else None))
     for runs in scored.several_runs:
         show(*spread_blocks(runs))
-    for trust in scored.trust or ():
-        show_document(trust_of_mixture(trust))
+    if scored.trust:
+        from askwell.views.trust_section import trust_of_mixture
+
+        for trust in scored.trust:
+            show_document(trust_of_mixture(trust))

@@ -224,8 +224,7 @@ def transfer(
     from askwell.runs.score_source import EvaluationSources, saved_jobs
     from askwell.runs.sources import find_mixture, note_left_out_prompts
     from askwell.runs.transfer_run import transfer_run
-    from askwell.views.scores import score_table
-    from askwell.views.trust_section import control_sentences
+    from askwell.views.scores import control_sentences, score_table
 
     set_threads(training.threads)
     check_folder(out, resume=resume, overwrite=overwrite)

@@ -86,7 +86,7 @@ def sign_test(wins: int, losses: int) -> float:
 def _fair_binomial(count: int) -> Float[np.ndarray, " outcomes"]:
     """Return how probable each number of heads in so many tosses is. (To import scipy.stats takes a second.)"""
     heads = np.arange((count + 1) // 2, count)
-    upper = np.cumprod(np.concatenate([np.ones(1), (count - heads) / (heads + 1)]))  # from the middle, which counts as 1
+    upper = np.cumprod(np.concatenate([np.ones(1), (count - heads) / (heads + 1)]))  # the middle is 1
     outcomes = np.concatenate([upper[: 0 if count % 2 == 0 else None : -1], upper])
     return outcomes / outcomes.sum()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from askwell.answers.left_out import LeftOutFact
+from askwell.answers.reply import LeftOutFact
 from askwell.data.facts import Fact, SplitName
 from askwell.errors import BadOption, UsageError
 from askwell.evaluation.comparison import Comparison, compare
