@@ -12,8 +12,8 @@ from askwell.data.split import fold_of
 from askwell.data.templates import Template
 from askwell.evaluation.knowledge import PRIOR_CORRECTED
 from askwell.evaluation.metrics import METRICS, scores_of
-from askwell.evaluation.scoring import EvaluationFigures
-from askwell.evaluation.significance import interval_text, p_text, wilson_interval
+from askwell.evaluation.scoring import FEW, EvaluationFigures, doubt
+from askwell.evaluation.significance import interval_text, p_text
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
@@ -58,6 +58,8 @@ class RunBars:
         """Show a progress event of the run."""
         if isinstance(state, Built):
             _note_mixture(state.mixture)
+            for split, left_out in state.left_out.items():
+                note_left_out_facts(split, left_out)
         elif isinstance(state, Asking):
             self._bar(state.done, state.total, what=state.what)
         elif isinstance(state, TrainingProgress):
@@ -179,7 +181,7 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     corrected = record.controls.get(PRIOR_CORRECTED)
     score = None if corrected is None or corrected.test is None else corrected.test["P@1"]
     say(*control_sentences(record.knowledge, score))
-    if record.test.facts < _FEW:
+    if record.test.facts < FEW:
         note(_few_facts(record))
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
     found = record.training.prompt if record.training is not None else None
@@ -204,14 +206,9 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     say(*lines)
 
 
-_FEW = 30
-"""With fewer test facts, a score says little, so that its interval is shown with it."""
-
-
 def _few_facts(record: RunRecord) -> str:
     """Say between which values P@1 lies for all that so few facts show, and what to do."""
     test, relation = record.test, record.relation
-    low, high = wilson_interval(round(test.micro["P@1"] / 100 * test.facts), test.facts)
     way_out = ""
     if relation.split_seed is not None and fold_of(relation.split_by) is None:
         tuned = record.spec.baseline is None and record.spec.training is not None
@@ -220,10 +217,7 @@ def _few_facts(record: RunRecord) -> str:
             if tuned
             else "; a split such as --split-ratio 50-10-40 tests on more"
         )
-    return (
-        f"WARNING: {counted(test.facts, 'test fact')}: P@1 on more of them may lie anywhere between "
-        f"{100 * low:.1f} and {100 * high:.1f} (95 % interval){way_out}"
-    )
+    return f"WARNING: {doubt(round(test.micro['P@1'] / 100 * test.facts), test.facts)}{way_out}"
 
 
 def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
@@ -249,18 +243,14 @@ def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
 
 
 def note_missing(record: RunRecord) -> None:
-    """Note which facts a run left out, and the bounds on its scores if a search was cut short."""
-    if record.training is not None:
-        for split, left_out in record.training.left_out.items():
-            note_left_out_facts(split, left_out)
+    """Note which candidates a run left out, and the bounds on its scores if a search was cut short."""
     if record.untuned is not None and record.untuned.unsettled:
         note(f"untuned {record.untuned.bounds_text}")
-    _note_missing("test", record.test)
+    _note_missing(record.test)
 
 
-def _note_missing(split: str, figures: EvaluationFigures) -> None:
-    """Note which facts and candidates were left out, and the bounds on the scores if the search was cut short."""
-    note_left_out_facts(split, figures.left_out, figures.left_out_facts)
+def _note_missing(figures: EvaluationFigures) -> None:
+    """Note which candidates were left out, and the bounds on the scores if the search was cut short."""
     if figures.candidates_left_out:
         words = counted(figures.candidates_left_out, "candidate")
         note(f"{words} left out, which the LM cannot spell within the longest allowed answer")
@@ -270,7 +260,8 @@ def _note_missing(split: str, figures: EvaluationFigures) -> None:
 
 def print_scored(scored: Scored) -> None:
     """Print the scores, then the controls, the spread of several runs, and the measures of trust."""
-    _note_missing(scored.evaluation.split, scored.evaluation.figures())
+    note_left_out_facts(scored.evaluation.split, scored.evaluation.left_out)
+    _note_missing(scored.evaluation.figures())
     show(*evaluation_blocks(scored.evaluation))
     for name, lack in scored.controls_missing.items():
         note(f"no controls for {name}: {lack}")

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -30,7 +30,7 @@ class SweepBar:
         self._elsewhere: set[str] = set()
         self._ended, self._failed = len(plan.done), 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "SweepBar":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
