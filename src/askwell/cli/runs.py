@@ -245,7 +245,7 @@ def _export_task(
     from askwell.tools.lm_eval_task import write_task
 
     need_writable_folder(folder, "--out")
-    relation = load_relation(source, reading.x, reading.y, split=reading.rule, data=data)
+    relation = load_relation(source, data=data, **reading.named)
     task = write_task(
         relation,
         folder,

@@ -33,7 +33,7 @@ def train(
     resume: options.Resume = False,
     overwrite: options.Overwrite = False,
     seeds: str | None = None,
-    folds: Annotated[int | None, Parameter(validator=validators.Number(gte=2))] = None,
+    folds: Annotated[int | None, Parameter(validator=validators.Number(gte=2, lte=50))] = None,
     controls: options.WithControls = True,
     candidates: options.CandidatesFile = None,
     among: options.Among = None,

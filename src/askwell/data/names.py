@@ -162,7 +162,7 @@ def load_folds(
 ) -> list[Relation]:
     """Return facts that are not split yet as relations for cross-validation: in each, another of so many folds is test,
     and the other facts are train and dev, in the proportion of the `ratio`. The rest is as for `load_relation`."""
-    rules = [rule_with(split, ratio, (number, folds)) for number in range(1, max(folds, 1) + 1)]
+    rules = (rule_with(split, ratio, (number, max(folds, 0))) for number in range(1, max(folds, 1) + 1))
     return [load_relation(source, x, y, split=rule, seed=seed, name=name, data=data) for rule in rules]
 
 

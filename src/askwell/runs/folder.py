@@ -240,7 +240,8 @@ def load_runs(path: Path | str) -> Runs:
 def place_of(run: Run) -> tuple[Any, ...]:
     """Return the key by which runs are sorted."""
     spec = run.record.spec
-    return spec.lm, spec.relation, spec.prompts, spec.setting, spec.control or "", spec.seed, run.record.id
+    fold = fold_of(run.record.relation.split_by) or (0, 0)
+    return spec.lm, spec.relation, spec.prompts, spec.setting, spec.control or "", spec.seed, fold, run.record.id
 
 
 def run_folders(path: Path) -> list[Path]:
