@@ -68,12 +68,12 @@ def train(
     from askwell.views.scores import spread_blocks
 
     read: dict[str, Any] = reading.named | {"data": data, "seed": mixture.seed}
+    of_seeds = {} if seeds is None else {out / f"seed-{seed}": seed for seed in seeds_of(seeds)}
     if folds is not None:
         relations = load_folds(facts, folds, **read)
         planned = {out / f"fold-{place}": (one, mixture.seed) for place, one in enumerate(relations, start=1)}
     else:
         relations = [load_relation(facts, **read)]
-        of_seeds = {} if seeds is None else {out / f"seed-{seed}": seed for seed in seeds_of(seeds)}
         planned = {folder: (relations[0], seed) for folder, seed in (of_seeds or {out: mixture.seed}).items()}
     templates = load_prompts(prompts, relation=relations[0], data=data)
     labels = {one.digest: find_candidates(candidates, among, one) for one in relations}
