@@ -37,8 +37,9 @@ class ReadOnce:
     @classmethod
     def joined(cls, parts: "Sequence[ReadOnce]") -> "ReadOnce":
         """Concatenate what was read of several batches."""
-        columns = ([getattr(one, name) for one in parts] for name in ("gold", "evidence", "lengths", "sureness"))
-        return cls(*(None if column[0] is None else torch.cat(column) for column in columns))
+        others = ([getattr(one, name) for one in parts] for name in ("evidence", "lengths", "sureness"))
+        joined = (None if column[0] is None else torch.cat(column) for column in others)
+        return cls(torch.cat([one.gold for one in parts]), *joined)
 
     def of(self, rows: Int[Tensor, " some"]) -> "ReadOnce":
         """Return what was read of some of the facts."""
