@@ -41,6 +41,8 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
         "mixture/lm_path.txt",
         "mixture/mixture.safetensors",
         "run.json",
+        "train.parquet",
+        "untuned.parquet",
     ]
     history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
     assert [record["round"] for record in history] == [0, 1, 2]
