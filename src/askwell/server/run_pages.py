@@ -14,7 +14,7 @@ from askwell.errors import UsageError
 from askwell.evaluation.comparison import compare
 from askwell.runs.folder import Run, delete_run, write_remarks
 from askwell.runs.query import ComparedRuns, RunComparison
-from askwell.server.ask_page import FormName, QueryName, choices, choose, nothing_yet
+from askwell.server.ask_page import FormName, QueryName, choices, choose, not_loaded, nothing_yet
 from askwell.server.catalogue import run_rows
 from askwell.server.refusals import Refused
 from askwell.server.render import Link, document_page, page
@@ -204,8 +204,8 @@ def diff_page(request: Request, name: str) -> HTMLResponse:
 
 
 @router.get("/prompts", response_class=HTMLResponse)
-async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
-    """Show the prompts of a mixture in words."""
+async def prompts_page(request: Request, about: QueryName = "", wait: bool = False) -> HTMLResponse:
+    """Show the prompts of a mixture in words; or, unless told to wait, that their LM is being loaded."""
     service = service_of(request)
     known = choices(service.catalogue)
     if not known:
@@ -213,7 +213,10 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
     choice = choose(service.catalogue, about)
     entry = choice.entry
     title = f"{entry.label} on {entry.lm}"
-    if entry.kind == "hard":
+    loading = "" if wait or entry.kind == "hard" else not_loaded(service, entry)
+    if loading:
+        document = Document(title)
+    elif entry.kind == "hard":
         lead = "Nothing was tuned here, so these prompts are still words."
         document = Document(title, lead, sections=(Section("", (Points(tuple(map(str, entry.templates))),)),))
     else:
@@ -221,7 +224,8 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
         trust = None if entry.source is None else entry.source.record.trust
         score = None if trust is None or trust.projection is None else projection_sentence(trust.projection)
         document = words_document(words, title, lm=entry.lm, relation=entry.relation, score=score)
-    return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts")
+    waiting = (loading, f"/prompts?about={quote(choice.title)}&wait=true") if loading else None
+    return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts", waiting=waiting)
 
 
 @router.get("/trust", response_class=HTMLResponse)

@@ -130,7 +130,7 @@ class TrainRequest(_Body):
     relation: Name
     facts: list[PairBody] = Field(default=[], max_length=MOST_FACTS)
     templates: list[Text] = Field(min_length=1, max_length=MOST_TEMPLATES)
-    split: Annotated[str, StringConstraints(pattern=r"^\d{1,3}-\d{1,3}-\d{1,3}$")] | None = None
+    split: Annotated[str, StringConstraints(max_length=40)] | None = None
     """The sizes of train, dev and test, such as 70-15-15; default: 80-10-10."""
     candidates: list[Text] = Field(default=[], max_length=MOST_FACTS)
     """Words that answers are chosen from; if every one has the form "label: word, word", labels with their words."""

@@ -14,6 +14,7 @@ from starlette.datastructures import UploadFile
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.readers import USUAL, Columns, parse_facts, read_head
+from askwell.data.split import rule_with
 from askwell.data.templates import Template, parse_template
 from askwell.data.testbed import PREFIXES
 from askwell.errors import BadTemplate, UsageError
@@ -61,7 +62,9 @@ class Entered:
         try:
             yield
         except UsageError as error:
-            self.problems.setdefault(name, str(error))
+            said = str(error)
+            problem = said.partition(": ")[2] if said.startswith("`") else said  # the field says what it is about
+            self.problems.setdefault(name, problem)
 
 
 @router.get("/train", response_class=HTMLResponse)
@@ -101,7 +104,8 @@ async def start(request: Request) -> Response:
             jobs = [await run_in_threadpool(service.train, order) for order in orders]
     if not jobs and is_partial:
         shown = page(request, "checked.html", found=None, entered=entered, fields=_FIELDS, oob=True)
-        shown.headers["hx-reswap"] = "none"  # only what is beside the fields
+        if "templates" not in entered.problems:
+            shown.headers["hx-reswap"] = "none"  # how the LM reads the templates stays
         return shown
     if not jobs:
         return _form(request, entered, 422)
@@ -135,7 +139,7 @@ def _read_upload(entered: Entered, path: Path, name: str) -> None:
         USUAL.found(names)
     except ValueError:
         entered.columns = names
-    entered.preview = table(tuple(names) or ("",), rows, title=f"The first rows of {shortened(name, 60)}")
+    entered.preview = table(tuple(names) or ("",), rows, caption=f"The first rows of {shortened(name, 60)}.")
     if entered.columns and not ({chosen.x, chosen.y} <= {*names} and chosen.x != chosen.y):
         raise UsageError(f"choose which of the {len(names)} columns of {shortened(name, 60)} is x, and which is y")
     entered.facts += parse_facts(path, chosen if entered.columns else USUAL)
@@ -158,6 +162,11 @@ def _orders(service: Service, entered: Entered) -> list[TrainRequest]:
     seeds = [0]
     with entered.noting("seeds"):
         seeds = seeds_of(entered["seeds"]) if entered["seeds"].strip() else [0]
+    with entered.noting("split"):
+        rule_with("random", entered["split"].strip() or None)
+    for name in ("shots", "budget"):
+        if entered[name].strip() and not entered[name].strip().isdecimal():
+            entered.problems[name] = "give a whole number"
     if entered.problems:
         return []
     given: dict[str, Any] = {
@@ -240,6 +249,7 @@ class CheckedOrder:
 
     templates: tuple[CheckedTemplate, ...]
     facts: int
+    """How many were checked; none without a usable template."""
     left_out: tuple[tuple[Fact, str], ...]
     """Facts that the LM cannot be asked about, and why."""
 
@@ -258,7 +268,7 @@ def check_order(lm: FrozenLM, texts: Sequence[str], facts: Sequence[Fact]) -> Ch
     if usable and facts:
         encoded = Mixture(lm, usable).encode_relation(Relation.of("checked", facts, facts, facts))
         left_out = [(one.fact, one.reason) for one in encoded.left_out("train")]
-    return CheckedOrder(tuple(checked), len(facts), tuple(left_out))
+    return CheckedOrder(tuple(checked), len(facts) if usable else 0, tuple(left_out))
 
 
 def _tokens(lm: FrozenLM, template: Template) -> tuple[str, ...]:
