@@ -157,7 +157,10 @@ def load_test_facts(
 def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
     if str(source).startswith(HUB):
         name, rows = read_hub(str(source))
-        return relation_in_memory(rows, columns, split=split, seed=seed, name=name)
+        try:
+            return relation_in_memory(rows, columns, split=split, seed=seed, name=name)
+        except UsageError as error:
+            raise BadFile(source, str(error).removeprefix("facts: "), x="--x", y="--y") from error
     if str(source).startswith(PREFIXES):
         if split is not None:
             raise BadOption(f"{source} is already split; leave out the rule {split!r}")
