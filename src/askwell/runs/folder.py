@@ -13,9 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from askwell.calls import checked
 from askwell.data.facts import SplitName
-from askwell.errors import BadFile, BadOption
+from askwell.errors import BadFile, BadOption, checked
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes

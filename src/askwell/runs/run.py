@@ -14,15 +14,13 @@ from askwell.answers.candidates import Candidates, GivenCandidates, as_candidate
 from askwell.answers.encode import EncodedRelation
 from askwell.baselines.result import AnyProgress
 from askwell.baselines.run_baseline import run_baseline
-from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.split_audit import audit_relation
 from askwell.data.templates import Template, parse_template
-from askwell.errors import BadOption
+from askwell.errors import BadOption, checked
 from askwell.evaluation.examine import Examination, evaluate_split, examine
 from askwell.evaluation.knowledge import knowledge
-from askwell.evaluation.partitions import partitions_of, scores_of_parts
-from askwell.evaluation.scoring import Evaluation
+from askwell.evaluation.scoring import Evaluation, partitions_of, scores_of_parts
 from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
