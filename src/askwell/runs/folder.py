@@ -19,7 +19,15 @@ from askwell.data.split import fold_of
 from askwell.errors import BadFile, BadOption, checked
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
-from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
+from askwell.evaluation.outcomes import (
+    Outcome,
+    read_controls,
+    read_golds,
+    read_outcomes,
+    write_controls,
+    write_golds,
+    write_outcomes,
+)
 from askwell.files import need_writable_folder, problem_in, read_saved, write_whole, writing
 from askwell.mixture.learned_from import CONFIG
 from askwell.runs.record import (
@@ -31,6 +39,7 @@ from askwell.runs.record import (
     RECORD,
     REMARKS,
     TEST_OUTCOMES,
+    TRAIN_GOLDS,
     UNTUNED_OUTCOMES,
     Environment,
     HistoryRecord,
@@ -107,6 +116,12 @@ class Run(ShowsItself, AsFrame):
         return _outcomes(self.folder / UNTUNED_OUTCOMES)
 
     @cached_property
+    def train_golds(self) -> Mapping[str, tuple[str, ...]]:
+        """The x's of the train facts, with all right answers for each; empty for a run of askwell 0.1."""
+        path = self.folder / TRAIN_GOLDS
+        return read_golds(path) if path.is_file() else {}
+
+    @cached_property
     def controls(self) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
         """How each control ranks the right answers, by control and split; empty if none were computed."""
         path = self.folder / CONTROLS
@@ -130,6 +145,7 @@ def write_run(
     controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]],
     *,
     untuned: Sequence[Outcome] = (),
+    train_golds: Mapping[str, tuple[str, ...]] | None = None,
 ) -> None:
     """Write a run's files beside its mixture, the record last: it marks the run as complete."""
     write_outcomes(outcomes["test"], folder / TEST_OUTCOMES)
@@ -137,6 +153,8 @@ def write_run(
         write_outcomes(outcomes["dev"], folder / DEV_OUTCOMES)
     if untuned:
         write_outcomes(untuned, folder / UNTUNED_OUTCOMES)
+    if train_golds:
+        write_golds(train_golds, folder / TRAIN_GOLDS)
     if controls:
         write_controls(controls, folder / CONTROLS)
     write_history(folder, record.history)
@@ -328,8 +346,8 @@ def hold_folder(folder: Path) -> Generator[None]:
 
 def clear_folder(folder: Path) -> None:
     """Remove the files of an earlier run, and nothing else."""
-    outcomes = (TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES, CONTROLS)
-    for name in (RECORD, ENVIRONMENT, REMARKS, HISTORY, *outcomes, CHECKPOINT):
+    outcomes = (TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES, TRAIN_GOLDS, CONTROLS)
+    for name in (RECORD, ENVIRONMENT, REMARKS, HISTORY, CHECKPOINT, *outcomes):
         (folder / name).unlink(missing_ok=True)
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():

@@ -134,7 +134,8 @@ def run(
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
     before = () if made.untuned is None else made.untuned.outcomes
-    write_run(folder, record, outcomes, examination.controls.outcomes, untuned=before)
+    golds = {fact.x: relation.golds[fact.x] for fact in relation.train}
+    write_run(folder, record, outcomes, examination.controls.outcomes, untuned=before, train_golds=golds)
     remove_checkpoint(work.checkpoints)
     return record
 
