@@ -196,11 +196,7 @@ def relation_of(order: TrainRequest) -> Relation:
         raise UsageError("there are no facts: give pairs of x and y")
     facts = [Fact(pair.x.strip(), pair.y.strip(), aliases=tuple(pair.aliases)) for pair in order.facts]
     seed = order.seed if order.split_seed is None else order.split_seed
-    return split_relation(order.relation, facts, _split_rule(order), seed)
-
-
-def _split_rule(order: TrainRequest) -> str | None:
-    return None if order.relation.startswith(PREFIXES) else rule_with("random", order.split)
+    return split_relation(order.relation, facts, rule_with("random", order.split), seed)
 
 
 def candidates_of(order: TrainRequest) -> Candidates | None:
