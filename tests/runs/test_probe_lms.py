@@ -53,7 +53,7 @@ def test_larger_samples_of_prompts_contain_smaller_ones_and_begin_with_the_first
 
 def run_of(setting, ranks, *, seed=0, dev=50.0, relation="r", probability=0.6):
     facts = [
-        ProbedFact(f"x{n}", f"y{n}", rank, -1.0, "a", probability, rank == 1, 1.0 if n == 0 else None, n)
+        ProbedFact(f"x{n}", f"y{n}", rank == 1, -1.0, "a", probability, rank == 1, n == 0, n)
         for n, rank in enumerate(ranks)
     ]
     return ProbedRun(

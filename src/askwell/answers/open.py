@@ -106,31 +106,33 @@ class OpenAnswers(Answers):
         *,
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
+        ranked: int = RANKED,
     ) -> tuple[list[Ranking], list[Ranking]]:
         """Return the rankings of the facts in these rows; there are too many answers to be corrected by a prior.
 
-        If no answers are needed (`top` is 0), only what is more probable than y is searched for.
+        If no answers are needed (`top` is 0), only what is more probable than y is searched for. Of ranks after
+        `ranked`, only bounds are known.
         """
         del prior
         spellings = self.spellings(golds)
         facts = [encoded.facts[row] for row in rows.tolist()]
         if top == 0 and record is None:
             of_golds = self._gold_log_probs(encoded, rows)
-            better = self._better(encoded, rows, of_golds, spellings, RANKED)
-            return [spellings.ranking(*of, top) for of in zip(facts, of_golds, better, strict=True)], []
-        search = self._search(answers=max(top, RANKED), opened=_OPENED)
+            better = self._better(encoded, rows, of_golds, spellings, ranked)
+            return [spellings.ranking(*of, top, ranked) for of in zip(facts, of_golds, better, strict=True)], []
+        search = self._search(answers=max(top, ranked), opened=_OPENED)
         others = [spellings.others(fact) for fact in facts]
         found = search.best(encoded.xs, rows, lambda number, text: text not in others[number])
         of_golds = self._golds_of(encoded, rows, facts, spellings, found)
-        ranked = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
-        left_open = [n for n, one in enumerate(ranked) if one.rank_at_most != one.rank]
+        so_far = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
+        left_open = [n for n, one in enumerate(so_far) if one.rank <= ranked and one.rank_at_most != one.rank]
         sought = [of_golds[n] for n in left_open]
-        wider = self._better(encoded, rows[left_open], sought, spellings, RANKED, _MOST_OPENED)
+        wider = self._better(encoded, rows[left_open], sought, spellings, ranked, _MOST_OPENED)
         for number, of_fact in zip(left_open, wider, strict=True):
             found[number] = _merged(of_fact, found[number])
         if record is not None:
             record.append(self._prompt_answers(encoded.xs, rows, found))
-        return [spellings.ranking(*of, top) for of in zip(facts, of_golds, found, strict=True)], []
+        return [spellings.ranking(*of, top, ranked) for of in zip(facts, of_golds, found, strict=True)], []
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
         """Tell whether y is the best answer to each fact, as its rank, without those for which the search was cut
@@ -298,8 +300,9 @@ class _Spellings:
         """Return the other right answers for a fact's x."""
         return self.right(fact, without=self.text(fact.y))
 
-    def ranking(self, fact: Fact, gold: float, found: FoundAnswers, top: int) -> Ranking:
-        """Return the ranking of a fact, given what was found, and its log-probability if y is not among that."""
+    def ranking(self, fact: Fact, gold: float, found: FoundAnswers, top: int, ranked: int = RANKED) -> Ranking:
+        """Return the ranking of a fact, given what was found, and its log-probability if y is not among that. Only that
+        many of the answers that are better than y were searched for."""
         y, others = self.text(fact.y), self.others(fact)
         own = found.log_probability_of(y)
         gold = gold if own is None else own
@@ -310,6 +313,8 @@ class _Spellings:
         rank = _rank(gold, [answer.log_probability for answer in wrong if answer.text not in others])
         # With enough answers that are as probable as those sought, what was not found does not matter.
         unknown = 0.0 if found.is_exact else found.most_unseen(gold)
+        if ranked < min(rank, RANKED):
+            unknown = math.inf
         answers = [(self._own.get(answer.text, answer.text), answer.log_probability) for answer in found.answers]
         kept = answers[:top] or [("", -math.inf)][:top]
         return Ranking(

@@ -288,9 +288,10 @@ class Answers(ABC):
         *,
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
+        ranked: int = 10,
     ) -> tuple[list[Ranking], list[Ranking]]:
         """Return the rankings of the facts in these rows, and those corrected by a prior where possible; add what each
-        prompt alone answers to the record."""
+        prompt alone answers to the record. Where answers are searched for, ranks after `ranked` are only bounds."""
 
     @abstractmethod
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:

@@ -65,10 +65,13 @@ class AskedFacts:
         top: int = 10,
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
+        ranked: int = 10,
     ) -> tuple[list[Outcome], list[Outcome]]:
         """Return the outcomes of the facts in these rows, and the outcomes corrected by a prior where possible."""
         facts = [self.encoded.facts[row] for row in rows.tolist()]
-        own, corrected = self.answers.rank(self.encoded, rows, self.relation.golds, top, record=record, prior=prior)
+        own, corrected = self.answers.rank(
+            self.encoded, rows, self.relation.golds, top, record=record, prior=prior, ranked=ranked
+        )
         return self._outcomes(facts, own), self._outcomes(facts, corrected)
 
     def prior_outcomes(self, prior: Prior, top: int = 10) -> list[Outcome]:
@@ -119,6 +122,7 @@ def examine(
     *,
     candidates: Candidates | None = None,
     top: int = 10,
+    ranked: int = 10,
     facts: EncodedRelation | None = None,
     controls: bool = True,
     prompts: bool = True,
@@ -129,7 +133,7 @@ def examine(
 
     Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
     the answers of each prompt are not recorded. `top` answers to each fact are kept; with 0, ranks among answers of any
-    length are found faster."""
+    length are found faster, and they are exact up to `ranked`."""
     facts = facts or mixture.encode_relation(relation, candidates=candidates or mixture.candidates)
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}
@@ -156,7 +160,7 @@ def examine(
             corrected: list[Outcome] = []
             for rows in asked[split].batches():
                 of_facts, of_corrected = asked[split].ask(
-                    rows, top, record if split == "test" else None, priors.get(PRIOR)
+                    rows, top, record if split == "test" else None, priors.get(PRIOR), ranked
                 )
                 own += of_facts
                 corrected += of_corrected

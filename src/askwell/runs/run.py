@@ -118,10 +118,12 @@ def run(
             candidates=candidates,
             facts=made.facts,
             controls=controls,
+            **({"top": 1, "ranked": 1, "prompts": False} if spec.best_only else {}),
             seed=spec.seed,
             progress=work.asking("test and dev facts"),
         )
-        trust = trust_of(examination, progress=work.asking("nearest words")) if controls else None
+        measures_trust = controls and not spec.best_only
+        trust = trust_of(examination, progress=work.asking("nearest words")) if measures_trust else None
     took = {"seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
     record = _record(work, made, examination, trust, environment().model_copy(update=took))
     if spec.training is not None or spec.baseline is not None or start is not None:

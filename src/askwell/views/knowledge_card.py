@@ -10,7 +10,7 @@ from askwell.evaluation.significance import interval_text, p_text
 from askwell.files import write_all
 from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
 from askwell.runs.probe_lms import Probe
-from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SETTINGS, SOFT
+from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SOFT
 from askwell.version import VERSION
 from askwell.views.charts import IntervalRow, intervals_chart
 from askwell.views.document import (
@@ -150,7 +150,7 @@ def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ..
 
 
 def _relation_table(card: LMCard) -> Table:
-    scores = tuple(Column(_HEADINGS[name]) for name in SETTINGS)
+    scores = tuple(Column(_HEADINGS[name]) for name in card.scores)
     groups = (
         ColumnGroup("", (Column("facts"), Column("kind", number=False))),
         ColumnGroup("P@1 in %", (*scores, Column("best control"))),
@@ -162,7 +162,7 @@ def _relation_table(card: LMCard) -> Table:
             (
                 Cell(str(one.facts)),
                 Cell(one.kind or NONE),
-                *(one_decimal(one.scores[name], strong=name == one.tuned) for name in SETTINGS),
+                *(one_decimal(score, strong=name == one.tuned) for name, score in one.scores.items()),
                 one_decimal(one.control),
                 Cell(f"{one.low:.0f}–{one.high:.0f}"),
                 _bits(one.bits[one.tuned]),
@@ -176,7 +176,7 @@ def _relation_table(card: LMCard) -> Table:
             (
                 Cell(str(card.facts)),
                 Cell(""),
-                *(one_decimal(card.scores[name]) for name in SETTINGS),
+                *map(one_decimal, card.scores.values()),
                 one_decimal(card.control),
                 Cell(""),
                 _bits(_mean_bits(card)),
@@ -242,7 +242,9 @@ def _trust(card: LMCard) -> list[str]:
     if card.left_out:
         said.append(f"{counted(card.left_out, 'test fact')} could not be asked, and are in no score.")
     if card.unsettled:
-        said.append(f"For {counted(card.unsettled, 'fact')}, the search for answers was cut before the rank was known.")
+        said.append(
+            f"For {counted(card.unsettled, 'fact')}, the search for answers was cut before the best one was known."
+        )
     for name, scores in card.by_seed.items():
         each = ", ".join(f"{score:.1f}" for score in scores)
         said.append(f"From seed to seed, {_HEADINGS[name]} scores {each}.")
@@ -255,7 +257,7 @@ def _trust(card: LMCard) -> list[str]:
 
 def _side_by_side(lms: Sequence[LMCard]) -> Table:
     columns = (
-        *(Column(_HEADINGS[name]) for name in SETTINGS),
+        *(Column(_HEADINGS[name]) for name in lms[0].scores),
         Column("tuned"),
         Column("best control"),
         Column("facts"),
@@ -264,7 +266,7 @@ def _side_by_side(lms: Sequence[LMCard]) -> Table:
         Row(
             one.lm,
             (
-                *(one_decimal(one.scores[name]) for name in SETTINGS),
+                *map(one_decimal, one.scores.values()),
                 one_decimal(one.tuned, strong=True),
                 one_decimal(one.control),
                 Cell(str(one.facts)),
