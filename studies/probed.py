@@ -26,7 +26,7 @@ from askwell.runs.probe_results import RESULTS as IN_SHORT
 
 PROBED = RESULTS / "probed"
 BUILD = Path(__file__).parents[1] / "build" / "probed"
-ONE_PROMPT: tuple[SettingName, ...] = (HARD, ENSEMBLE, EXAMPLES, SOFT)
+ONE_PROMPT: tuple[SettingName, ...] = (HARD, EXAMPLES, SOFT)
 TEST_FACTS = 150
 
 
@@ -44,7 +44,12 @@ class Stage:
         return f"{self.lm}-{self.facts_of}"
 
 
-STAGES = (Stage("smollm2", "trex_original", ONE_PROMPT), Stage("smollm2", "trex_original", SETTINGS))
+STAGES = (
+    Stage("smollm2", "trex_original", ONE_PROMPT),
+    Stage("gemma3-270m", "trex_original", ONE_PROMPT),
+    Stage("smollm2", "trex_original", (*ONE_PROMPT, ENSEMBLE)),
+    Stage("smollm2", "trex_original", SETTINGS),
+)
 
 
 class Following(SweepBar):

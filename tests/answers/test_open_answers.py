@@ -86,7 +86,7 @@ def test_where_only_the_best_answer_matters_later_ranks_are_bounds(name):
     chosen = [y for y in of_paris if y != "Rome"]
     for of_x in (chosen[:1], [chosen[1]], [chosen[2], chosen[0]], [chosen[12]]):
         relation = relation_of(*(("Paris", y) for y in of_x))
-        options = {"top": 1, "ranked": 1, "controls": False, "prompts": False}
+        options = {"top": 1, "best_only": True, "controls": False, "prompts": False}
         found = examine(few_tokens(name)[0], relation, ["test"], **options).evaluations["test"]
         for outcome in found.outcomes:
             rank = rank_among(of_paris, outcome.y, sorted(golds_of(relation, "Paris") - {outcome.y}))

@@ -253,10 +253,8 @@ class ListedAnswers(Answers):
         *,
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
-        ranked: int = 10,
     ) -> tuple[list[Ranking], list[Ranking]]:
         """Return the rankings of the facts in these rows, and those corrected by a prior if there is one."""
-        del ranked
         notes = None if record is None else self._notes(len(rows))
         log_probs = self.log_probs(encoded.xs, rows, notes)
         if record is not None and notes is not None:

@@ -38,9 +38,10 @@ _OPENED, _MOST_OPENED = 100, 1000
 _OPENED_TO_ASK, _LEAST_OPENED_TO_ASK = 500, 100
 """Prefixes that are opened for an x that is asked under one prompt, and at least under many: an answer comes within
 seconds from an LM of 100 M parameters."""
-_OPENED_FOR_THE_BEST = 4
-"""Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
-_PRIOR_ANSWERS = 30
+_OPENED_FOR_THE_BEST, _AT_ONCE_FOR_THE_BEST = 8, 4
+"""Prefixes of one fact that are opened at first, and together, where only the best answer counts: any answer of more
+than half of the probability is among them, and whether y is the best is then found out for those that may be right."""
+_PRIOR_ANSWERS, _BEST_OF_PRIOR = 30, 5
 
 
 class OpenAnswers(Answers):
@@ -106,21 +107,20 @@ class OpenAnswers(Answers):
         *,
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
-        ranked: int = RANKED,
     ) -> tuple[list[Ranking], list[Ranking]]:
         """Return the rankings of the facts in these rows; there are too many answers to be corrected by a prior.
 
-        If no answers are needed (`top` is 0), only what is more probable than y is searched for. Of ranks after
-        `ranked`, only bounds are known.
+        If no answers are needed (`top` is 0), only what is more probable than y is searched for.
         """
         del prior
-        spellings = self.spellings(golds)
+        spellings, ranked = self.spellings(golds), 1 if self.best_only else RANKED
         facts = [encoded.facts[row] for row in rows.tolist()]
         if top == 0 and record is None:
             of_golds = self._gold_log_probs(encoded, rows)
             better = self._better(encoded, rows, of_golds, spellings, ranked)
             return [spellings.ranking(*of, top, ranked) for of in zip(facts, of_golds, better, strict=True)], []
-        search = self._search(answers=max(top, ranked), opened=_OPENED)
+        limits = {"opened": _OPENED_FOR_THE_BEST, "at_once": _AT_ONCE_FOR_THE_BEST} if self.best_only else {}
+        search = self._search(**{"answers": max(top, ranked), "opened": _OPENED, **limits})
         others = [spellings.others(fact) for fact in facts]
         found = search.best(encoded.xs, rows, lambda number, text: text not in others[number])
         of_golds = self._golds_of(encoded, rows, facts, spellings, found)
@@ -178,7 +178,7 @@ class OpenAnswers(Answers):
         found = dict.fromkeys(range(len(golds)), FoundAnswers((), is_exact=True))
         right = [spellings.right(encoded.facts[row]) for row in rows.tolist()]
         asked = [number for number, gold in enumerate(golds) if gold > -math.inf]
-        at_once = _OPENED_FOR_THE_BEST if answers == 1 else SearchLimits.at_once
+        at_once = _AT_ONCE_FOR_THE_BEST if answers == 1 else SearchLimits.at_once
         for most in (_OPENED, _MOST_OPENED) if opened is None else (opened,):
             search = self._search(answers=answers, opened=most, at_once=at_once)
             of_asked = search.at_least(
@@ -255,7 +255,10 @@ class OpenAnswers(Answers):
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> "OpenPrior":
         """Return the answers that are most probable as the mean over these x's."""
-        (found,) = self._search(answers=_PRIOR_ANSWERS).best(xs, rows[None], log_weights=log_weights)
+        # With too few prefixes, a prior would seem to give any y.
+        limits = {"answers": _BEST_OF_PRIOR, "at_once": _AT_ONCE_FOR_THE_BEST} if self.best_only else {}
+        search = self._search(**{"answers": _PRIOR_ANSWERS, **limits})
+        (found,) = search.best(xs, rows[None], log_weights=log_weights)
         return OpenPrior(description, self, found)
 
 

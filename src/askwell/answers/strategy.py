@@ -156,6 +156,8 @@ class Answers(ABC):
     """Whether the probabilities of all answers are computed: ranks cost nothing more, and a prior can correct them."""
     most_xs_of_prior: ClassVar[int]
     """A prior is the mean over at most this many x's of train."""
+    best_only = False
+    """Where answers are searched for: look only for the best. Ranks after the first are then bounds."""
 
     def __init__(self, prompts: PromptSet, kind: AnswerKind, candidates: Candidates | None = None) -> None:
         self.prompts, self.kind, self.candidates = prompts, kind, candidates
@@ -288,10 +290,9 @@ class Answers(ABC):
         *,
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
-        ranked: int = 10,
     ) -> tuple[list[Ranking], list[Ranking]]:
         """Return the rankings of the facts in these rows, and those corrected by a prior where possible; add what each
-        prompt alone answers to the record. Where answers are searched for, ranks after `ranked` are only bounds."""
+        prompt alone answers to the record."""
 
     @abstractmethod
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:

@@ -43,10 +43,13 @@ class AskedFacts:
         split: SplitName,
         candidates: Candidates | None = None,
         facts: EncodedRelation | None = None,
+        *,
+        best_only: bool = False,
     ) -> None:
         candidates = candidates or mixture.candidates
         facts = facts or mixture.encode_relation(relation, candidates=candidates)
         self.relation, self.split, self.answers = relation, split, mixture.answering(candidates, facts.kind)
+        self.answers.best_only = best_only
         self.encoded, others = self.answers.choose(facts.split(split))
         self.left_out = (*facts.left_out(split), *others)
         if not len(self.encoded):
@@ -65,13 +68,10 @@ class AskedFacts:
         top: int = 10,
         record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
-        ranked: int = 10,
     ) -> tuple[list[Outcome], list[Outcome]]:
         """Return the outcomes of the facts in these rows, and the outcomes corrected by a prior where possible."""
         facts = [self.encoded.facts[row] for row in rows.tolist()]
-        own, corrected = self.answers.rank(
-            self.encoded, rows, self.relation.golds, top, record=record, prior=prior, ranked=ranked
-        )
+        own, corrected = self.answers.rank(self.encoded, rows, self.relation.golds, top, record=record, prior=prior)
         return self._outcomes(facts, own), self._outcomes(facts, corrected)
 
     def prior_outcomes(self, prior: Prior, top: int = 10) -> list[Outcome]:
@@ -122,7 +122,7 @@ def examine(
     *,
     candidates: Candidates | None = None,
     top: int = 10,
-    ranked: int = 10,
+    best_only: bool = False,
     facts: EncodedRelation | None = None,
     controls: bool = True,
     prompts: bool = True,
@@ -133,13 +133,13 @@ def examine(
 
     Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
     the answers of each prompt are not recorded. `top` answers to each fact are kept; with 0, ranks among answers of any
-    length are found faster, and they are exact up to `ranked`."""
+    length are found faster; with `best_only`, only the best of them are searched for, and later ranks are bounds."""
     facts = facts or mixture.encode_relation(relation, candidates=candidates or mixture.candidates)
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}
     for split in dict.fromkeys([*splits, CHOSEN_ON] if controls else splits):
         try:
-            asked[split] = AskedFacts(mixture, relation, split, candidates, facts)
+            asked[split] = AskedFacts(mixture, relation, split, candidates, facts, best_only=best_only)
         except NothingLeft as nothing:
             if split == splits[0]:
                 raise
@@ -160,7 +160,7 @@ def examine(
             corrected: list[Outcome] = []
             for rows in asked[split].batches():
                 of_facts, of_corrected = asked[split].ask(
-                    rows, top, record if split == "test" else None, priors.get(PRIOR), ranked
+                    rows, top, record if split == "test" else None, priors.get(PRIOR)
                 )
                 own += of_facts
                 corrected += of_corrected

@@ -118,7 +118,7 @@ def run(
             candidates=candidates,
             facts=made.facts,
             controls=controls,
-            **({"top": 1, "ranked": 1, "prompts": False} if spec.best_only else {}),
+            **({"best_only": True, "top": 1, "prompts": False} if spec.best_only else {}),
             seed=spec.seed,
             progress=work.asking("test and dev facts"),
         )
