@@ -18,6 +18,7 @@ from fuzz import hostile
 from fuzz.draws import Draws
 
 from askwell.cli.main import app
+from askwell.runs.folder import write_remarks
 
 TEMPLATE = "[X] lies in [Y] ."
 
@@ -58,6 +59,7 @@ def make_world(folder: Path) -> None:
     on_bert = ("--lm", folder / "lms" / "bert", "--facts", folder / "data" / "facts" / "places" / "capital")
     budget = ("--pairs", 12, "--prompts", TEMPLATE, "--prompts", "[X] is [Y]")
     assert exit_code("train", *on_bert, *budget, "--out", folder / "run") == 0
+    write_remarks(folder / "run", name="capitals", note="the first try")
     assert exit_code("sweep", write_sweep(folder, folder / "sweep.toml"), "--store", folder / "store") == 0
     (run,) = (folder / "store" / "runs").iterdir()
     (folder / "store" / "failed").mkdir()
@@ -289,7 +291,8 @@ def _run_folder(data: Draws, world: World, case: Path) -> Arguments:
     """The files of a run: its record, environment, history and tables."""
     run = case / "run"
     shutil.copytree(world.run, run)
-    names = ("run.json", "environment.json", "history.jsonl", "facts.parquet", "dev.parquet", "controls.parquet")
+    names = ("run.json", "environment.json", "about.json", "history.jsonl", "facts.parquet", "dev.parquet")
+    names += ("controls.parquet",)
     _spoil_in_place(data, run / hostile.chosen(data, names), case)
     return hostile.chosen(
         data,

@@ -6,6 +6,7 @@ All runs are executed here: those of `askwell train`, of baselines, of sweeps an
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def run(
     unless `mixture` is the spec's own mixture with that choice made elsewhere, as for controls. If the spec starts from
     another LM's mixture, `start` is that mixture, carried over to this LM.
     """
-    began = time.monotonic()
+    date, began = datetime.now(UTC).replace(microsecond=0), time.monotonic()
     if relation.digest != spec.facts_sha256:
         raise BadOption(f"the spec describes a run on {spec.relation}, but these are different facts ({relation.name})")
     if (spec.start is None) != (start is None):
@@ -124,7 +125,7 @@ def run(
         )
         measures_trust = controls and not spec.best_only
         trust = trust_of(examination, progress=work.asking("nearest words")) if measures_trust else None
-    took = {"seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
+    took = {"began": date, "seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
     record = _record(work, made, examination, trust, environment().model_copy(update=took))
     if spec.training is not None or spec.baseline is not None or start is not None:
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
