@@ -86,8 +86,9 @@ def test_where_only_the_best_answer_matters_later_ranks_are_bounds(name):
     chosen = [y for y in of_paris if y != "Rome"]
     for of_x in (chosen[:1], [chosen[1]], [chosen[2], chosen[0]], [chosen[12]]):
         relation = relation_of(*(("Paris", y) for y in of_x))
-        options = {"top": 1, "best_only": True, "controls": False, "prompts": False}
-        found = examine(few_tokens(name)[0], relation, ["test"], **options).evaluations["test"]
+        mixture, _ = few_tokens(name)
+        examined = examine(mixture, relation, ["test"], top=1, best_only=True, controls=False, prompts=False)
+        found = examined.evaluations["test"]
         for outcome in found.outcomes:
             rank = rank_among(of_paris, outcome.y, sorted(golds_of(relation, "Paris") - {outcome.y}))
             assert METRICS["P@1"].is_known(outcome)

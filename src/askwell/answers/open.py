@@ -21,9 +21,10 @@ from askwell.answers.matching import RightAnswers
 from askwell.answers.reply import PromptReply, Replies, Reply
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
+from askwell.answers.tree import candidate_log_probs
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, UsageError
-from askwell.lms.batches import TokenisedTexts, Words
+from askwell.lms.batches import TokenisedTexts, Words, words_of
 from askwell.lms.vocabulary import speller
 from askwell.specs.mixture_spec import Match
 
@@ -41,6 +42,10 @@ seconds from an LM of 100 M parameters."""
 _OPENED_FOR_THE_BEST, _AT_ONCE_FOR_THE_BEST = 8, 4
 """Prefixes of one fact that are opened at first, and together, where only the best answer counts: any answer of more
 than half of the probability is among them, and whether y is the best is then found out for those that may be right."""
+_MOST_OPENED_FOR_THE_BEST = 200
+_FREQUENT = 16
+"""Where only the best answer counts, this many of the relation's most frequent ys are tried instead of y first: under
+prompts that hardly ever end an answer, a search would not find them."""
 _PRIOR_ANSWERS, _BEST_OF_PRIOR = 30, 5
 
 
@@ -124,15 +129,44 @@ class OpenAnswers(Answers):
         others = [spellings.others(fact) for fact in facts]
         found = search.best(encoded.xs, rows, lambda number, text: text not in others[number])
         of_golds = self._golds_of(encoded, rows, facts, spellings, found)
+        if self.best_only:
+            found = self._with_frequent(encoded, rows, found, golds)
         so_far = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
         left_open = [n for n, one in enumerate(so_far) if one.rank <= ranked and one.rank_at_most != one.rank]
         sought = [of_golds[n] for n in left_open]
-        wider = self._better(encoded, rows[left_open], sought, spellings, ranked, _MOST_OPENED)
+        most = _MOST_OPENED_FOR_THE_BEST if self.best_only else _MOST_OPENED
+        wider = self._better(encoded, rows[left_open], sought, spellings, ranked, most)
         for number, of_fact in zip(left_open, wider, strict=True):
             found[number] = _merged(of_fact, found[number])
         if record is not None:
             record.append(self._prompt_answers(encoded.xs, rows, found))
         return [spellings.ranking(*of, top, ranked) for of in zip(facts, of_golds, found, strict=True)], []
+
+    def _with_frequent(
+        self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], found: Sequence[FoundAnswers], golds: Golds
+    ) -> list[FoundAnswers]:
+        """Add the relation's most frequent ys to what was found: where one of them is better than y, no search needs to
+        look for such an answer."""
+        prompts, lm = self.prompts, self.prompts.lm
+        if prompts.long_answers.fills_masks or prompts.is_product:  # whose lengths and exponents would have to go in
+            return [*found]
+        counts = Counter(y for ys in golds.values() for y in ys)
+        ys = [y for y, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:_FREQUENT]]
+        reasons = self.kind.why_not(prompts, TokenisedTexts(ys, lm.wording))
+        texts = self.spelt_texts([y for y, reason in zip(ys, reasons, strict=True) if reason is None])
+        if not texts:
+            return [*found]
+        words = words_of(list(texts), lm.wording, lm.device)
+        with torch.no_grad():
+            by_prompt = candidate_log_probs(prompts.long_answers, prompts.tuned, encoded.xs, rows, words).double()
+            weights = prompts.log_weights_for(encoded.xs, rows).double().expand(len(rows), -1)
+        of_mixture = (by_prompt + weights[..., None]).logsumexp(1).tolist()
+        added = []
+        for number, of_fact in enumerate(found):
+            parts = by_prompt[number].unbind(1)
+            frequent = zip(texts.values(), of_mixture[number], parts, strict=True)
+            added.append(_merged(of_fact, FoundAnswers(tuple(FoundAnswer(*one) for one in frequent), is_exact=False)))
+        return added
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
         """Tell whether y is the best answer to each fact, as its rank, without those for which the search was cut

@@ -3,7 +3,7 @@
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter, validators
 
@@ -71,16 +71,17 @@ def probe(
         raise BadOption(f"{repeated[0]} is named twice")
     out = out or Path("-".join(["probe", *(Path(name).name.replace(":", "-") for name in lms), Path(facts_of).name]))
     need_writable_folder(out, "--out")
-    spec = ProbeSpec(
-        lms=lms,
-        facts_of=facts_of,
-        prompts=prompts_of(facts_of, prompts, data),
-        seed=seed,
-        test_facts=facts,
-        answers=answers,
-        minutes=minutes,
-        settings=tuple(name.replace("-", " ") for name in settings) if settings else SETTINGS,
-    )
+    fields: dict[str, Any] = {
+        "lms": lms,
+        "facts_of": facts_of,
+        "prompts": prompts_of(facts_of, prompts, data),
+        "seed": seed,
+        "test_facts": facts,
+        "answers": answers,
+        "minutes": minutes,
+        "settings": tuple(name.replace("-", " ") for name in settings) if settings else SETTINGS,
+    }
+    spec = ProbeSpec.given(None, fields, to=probe)
     opened = open_probe(spec, out, data=data, workers=workers, note=note)
     for line in opened.steps.plan.without:
         note(f"left out: {line}")
@@ -116,6 +117,6 @@ def _in_short(opened: "Probe") -> str:
 def _command(spec: "ProbeSpec", out: Path) -> str:
     options = ["--set", spec.facts_of, "--minutes", f"{spec.minutes:g}", "--facts", str(spec.test_facts)]
     options += ["--seed", str(spec.seed), "--answers", spec.answers, "--out", out.name]
-    if len(spec.settings) < len(SETTINGS):
+    if len(spec.settings) < len(get_args(_Setting)):
         options += ["--settings", *(name.replace(" ", "-") for name in spec.settings)]
     return shlex.join(["askwell", "probe", *spec.lms, *options])

@@ -90,7 +90,8 @@ class LMCard:
     """Sorted by the tuned score, the best first."""
     facts: int
     left_out: int
-    unsettled: int
+    unsettled: dict[str, int]
+    """By setting: facts that count as right because the search was cut before a better answer was found."""
     scores: dict[str, float]
     """The mean over relations, by setting."""
     bits: dict[str, float | None]
@@ -104,6 +105,8 @@ class LMCard:
     over_examples: Difference
     brought_out: int
     """Facts that neither the hard prompt nor the control has right, and the tuned prompts have."""
+    brought_out_by_examples: int
+    """Those of them that the examples have right, too."""
     brought_out_facts: tuple[FactToRead, ...]
     confident: int
     """Tuned answers with a probability of at least 0.5."""
@@ -210,7 +213,7 @@ def _of_lm(lm: str, relations: Mapping[str, _Of], missing: tuple[str, ...]) -> L
         relations=tuple(asked),
         facts=len(facts),
         left_out=sum(_first(of, HARD).left_out for of in relations.values()),
-        unsettled=sum(_first(of, _best_on_dev(of)).unsettled for of in relations.values()),
+        unsettled={name: sum(_first(of, name).unsettled for of in relations.values()) for name in asked[0].scores},
         scores={name: fmean(one.scores[name] for one in asked) for name in asked[0].scores},
         bits={name: _mean_of_known([one.bits[name] for one in asked]) for name in asked[0].bits},
         by_seed=_by_seed(relations),
@@ -220,6 +223,7 @@ def _of_lm(lm: str, relations: Mapping[str, _Of], missing: tuple[str, ...]) -> L
         over_hard=compare(tuned, hard, unit="y").macro,
         over_examples=compare(tuned, examples, unit="y").macro,
         brought_out=len(brought_out),
+        brought_out_by_examples=sum(fact.examples.is_first for fact in brought_out),
         brought_out_facts=tuple(fact.to_read for fact in _of_many_relations(brought_out)),
         confident=len(confident),
         confident_wrong=len(wrong),

@@ -83,7 +83,10 @@ class Probe:
 
     def _sweep(self) -> SweepSpec:
         relations, seeds = self.planned
-        return sweep_of(self.spec, self.steps.sources_of(relations), seeds, self.folder)
+        spec, kinds = self.spec, {task.spec.mixture.answers for task in self.steps.plan.runs}
+        if len(kinds) == 1:  # some of the relations alone might not need answers of any length
+            spec = spec.model_copy(update={"answers": kinds.pop()})
+        return sweep_of(spec, self.steps.sources_of(relations), seeds, self.folder)
 
     def run(self, follow: Callable[[Plan, Path], Any], note: Callable[[str], None]) -> int:
         """Do the runs of the first relation, measure, and do as many others as the time allows; return how many failed.

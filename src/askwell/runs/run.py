@@ -119,7 +119,9 @@ def run(
             candidates=candidates,
             facts=made.facts,
             controls=controls,
-            **({"best_only": True, "top": 1, "prompts": False} if spec.best_only else {}),
+            top=1 if spec.best_only else 10,
+            best_only=spec.best_only,
+            prompts=not spec.best_only,
             seed=spec.seed,
             progress=work.asking("test and dev facts"),
         )

@@ -1,8 +1,10 @@
 """A knowledge card as a document: what an LM knows, in one sentence and one chart, then in detail."""
 
+import csv
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 from askwell.evaluation.comparison import Difference
@@ -10,7 +12,7 @@ from askwell.evaluation.significance import interval_text, p_text
 from askwell.files import write_all
 from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
 from askwell.runs.probe_lms import Probe
-from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SOFT
+from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SOFT, TUNED
 from askwell.version import VERSION
 from askwell.views.charts import IntervalRow, intervals_chart
 from askwell.views.document import (
@@ -33,12 +35,12 @@ from askwell.views.printable import NONE, counted, listed, per_cent, shortened, 
 from askwell.views.to_files import markdown_escaped, markdown_section
 from askwell.views.to_html import page_html
 
-_HEADINGS = {
-    HARD: "hard prompt",
-    ENSEMBLE: "hard ensemble",
-    EXAMPLES: "examples",
-    SOFT: "soft prompt",
-    MIXTURE: "mixture",
+_WAYS = {
+    HARD: "Hard prompt: the first prompt of the relation, untuned, with nothing before it.",
+    ENSEMBLE: "Hard ensemble: up to 8 prompts, the first and others that were drawn, with fitted weights.",
+    EXAMPLES: "Examples: up to 16 train facts before the hard prompt.",
+    SOFT: "Soft prompt: the same prompt, tuned with the defaults.",
+    MIXTURE: "Mixture: up to 8 prompts, tuned with the defaults.",
 }
 _KINDS = ("best control", "hard prompt", "tuned", "examples")
 """Of the chart; the first is hollow."""
@@ -68,7 +70,7 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
     whole = Document(
         title=f"What {names} {'knows' if len(lms) == 1 else 'know'}",
         lead=f"Facts of {spec.facts_of}: {counted(lms[0].facts, 'test fact')} of "
-        f"{counted(len(lms[0].relations), 'relation')}, each asked in five ways.",
+        f"{counted(len(lms[0].relations), 'relation')}, each asked in {len(lms[0].scores)} ways.",
         sections=tuple(sections),
         foot=f"Made by askwell {VERSION} with: {command}",
     )
@@ -111,10 +113,12 @@ def _chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
         marks = {name: (score, score, score) for name, score in points.items()}
         rows.append(IntervalRow(_label(one), {**marks, "tuned": (one.tuned_score, one.low, one.high)}))
     chart = intervals_chart(rows, _KINDS, measure="right answers in % (P@1)")
+    tuned = [name for name in TUNED if name in card.scores]
+    chosen = "the better of one soft prompt and a mixture on dev" if len(tuned) > 1 else f"one {tuned[0]}"
     caption = (
-        "Relations, the best known first. Tuned: the better of one soft prompt and a mixture on dev, with the 95 % "
-        "interval of its score. Best control: the best answers on dev that need no knowledge of x, such as the most "
-        "frequent one. A relation is known as far as tuned stands to the right of the control."
+        f"Relations, the best known first. Tuned: {chosen}, with the 95 % interval of its score. Best control: the "
+        "best answers on dev that need no knowledge of x, such as the most frequent one. A relation is known as far as "
+        "tuned stands to the right of the control."
     )
     name = f"card-{lms.index(card) + 1}"
     return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption, wide=True)
@@ -127,15 +131,15 @@ def _label(one: AskedRelation) -> str:
 def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ...]]]:
     over_hard, over_examples = card.over_hard, card.over_examples
     only = (
-        f"{counted(card.brought_out, 'fact')} of {card.facts:,} are answered by the tuned prompts only: neither the "
-        f"hard prompt nor the best control has them right. Over the hard prompt, tuning brings "
-        f"{signed(over_hard.difference)} points ({_gap(over_hard)}), over the untuned examples "
-        f"{signed(over_examples.difference)} ({_gap(over_examples)})."
+        f"{counted(card.brought_out, 'fact')} of {card.facts:,} are answered by the tuned prompts, and neither by the "
+        f"hard prompt nor by the best control; {card.brought_out_by_examples:,} of them by the examples, too. Over the "
+        f"hard prompt, tuning brings {signed(over_hard.difference)} points ({_gap(over_hard)}), over the untuned "
+        f"examples {signed(over_examples.difference)} ({_gap(over_examples)})."
     )
     share = card.confident_wrong / card.confident if card.confident else 0.0
     wrong = (
         f"{counted(card.confident, 'answer')} of the tuned prompts have a probability of at least 50 %; "
-        f"{card.confident_wrong:,} of them ({per_cent(share)}) are wrong."
+        f"{card.confident_wrong:,} of them ({per_cent(share)}) are wrong, as far as right answers are on record."
         if card.confident
         else "No answer of the tuned prompts has a probability of at least 50 %."
     )
@@ -150,7 +154,7 @@ def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ..
 
 
 def _relation_table(card: LMCard) -> Table:
-    scores = tuple(Column(_HEADINGS[name]) for name in card.scores)
+    scores = tuple(map(Column, card.scores))
     groups = (
         ColumnGroup("", (Column("facts"), Column("kind", number=False))),
         ColumnGroup("P@1 in %", (*scores, Column("best control"))),
@@ -184,8 +188,9 @@ def _relation_table(card: LMCard) -> Table:
             begins="All relations",
         )
     )
+    bold = "In bold: the tuned setting that is better on dev. " if {*TUNED} <= card.scores.keys() else ""
     caption = (
-        "In bold: the tuned setting that is better on dev. Bits: how much more of the right answer the tuned prompts "
+        f"{bold}Bits: how much more of the right answer the tuned prompts "
         "know than the best control, as a mean over facts; a dash if a probability is 0 or not known."
     )
     return Table(caption, "relation", groups, tuple(rows))
@@ -241,13 +246,11 @@ def _trust(card: LMCard) -> list[str]:
         said.append(f"Not clearly above the control: {listed(not_above)}.")
     if card.left_out:
         said.append(f"{counted(card.left_out, 'test fact')} could not be asked, and are in no score.")
-    if card.unsettled:
-        said.append(
-            f"For {counted(card.unsettled, 'fact')}, the search for answers was cut before the best one was known."
-        )
+    if cut := [f"{count:,} with {name}" for name, count in card.unsettled.items() if count]:
+        said.append(f"Some facts count as right although the search for a better answer was cut: {listed(cut)}.")
     for name, scores in card.by_seed.items():
         each = ", ".join(f"{score:.1f}" for score in scores)
-        said.append(f"From seed to seed, {_HEADINGS[name]} scores {each}.")
+        said.append(f"From seed to seed, {name} scores {each}.")
     if not card.by_seed:
         said.append("One seed: how far scores move from seed to seed was not measured.")
     if card.missing:
@@ -257,7 +260,7 @@ def _trust(card: LMCard) -> list[str]:
 
 def _side_by_side(lms: Sequence[LMCard]) -> Table:
     columns = (
-        *(Column(_HEADINGS[name]) for name in lms[0].scores),
+        *map(Column, lms[0].scores),
         Column("tuned"),
         Column("best control"),
         Column("facts"),
@@ -297,9 +300,7 @@ def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
                 f"{len(planned)} of {counted(len(probe.steps.relations), 'relation')} of {spec.facts_of}, drawn with "
                 f"seed {spec.seed}; of each, up to {spec.test_facts} test facts, and train and dev facts, drawn with "
                 f"the same seed; {counted(seeds, 'seed')} of the tuned settings.",
-                "Hard prompt: the first prompt of the relation, untuned, with nothing before it. Hard ensemble: up to "
-                "8 prompts, the first and others that were drawn, with fitted weights. Examples: up to 16 train facts "
-                "before the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with the defaults.",
+                " ".join(_WAYS[name] for name in card.lms[0].scores),
                 f"Cost: {seconds:,.0f} seconds of runs in all ({seconds / 3600:.2f} hours), each with one thread.",
                 f"LMs, with the beginning of the hash of their tensors and tokenizer: {lms}.",
                 f"Made with {'; '.join(versions)}.",
@@ -309,8 +310,23 @@ def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
     )
 
 
+def relations_csv(card: Card) -> str:
+    """Return what each LM answers of each relation as CSV; P@1 in per cent."""
+    ways = tuple(card.lms[0].scores)
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["lm", "relation", "label", "kind", "facts", *ways, "tuned", "low", "high", "control", "bits"])
+    for lm in card.lms:
+        for one in lm.relations:
+            figures = [*(one.scores[name] for name in ways), one.tuned_score, one.low, one.high, one.control]
+            bits = one.bits[one.tuned]
+            numbers = [*(f"{figure:.2f}" for figure in figures), "" if bits is None else f"{bits:.3f}"]
+            writer.writerow([lm.lm, one.relation, one.label, one.kind or "", one.facts, *numbers])
+    return text.getvalue()
+
+
 def write_card(card: Card, page: CardPage, folder: Path) -> list[Path]:
-    """Write the card as HTML, Markdown with its figures, and JSON; return the paths."""
+    """Write the card as HTML, Markdown with its figures, JSON, and CSV by relation; return the paths."""
     document = page.document
     drawings = [drawing for block in document.blocks if isinstance(block, Figure) for drawing in block.drawings]
     text = [f"# {markdown_escaped(document.title)}\n", f"{markdown_escaped(document.lead)}\n"]
@@ -321,6 +337,7 @@ def write_card(card: Card, page: CardPage, folder: Path) -> list[Path]:
         folder / "card.md": "\n".join([*text, f"{markdown_escaped(document.foot)}\n"]),
         folder / "card.json": json.dumps(card.as_json(), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
     }
+    contents[folder / "relations.csv"] = relations_csv(card)
     contents |= {folder / "figures" / f"{drawing.name}.svg": drawing.chart.svg() for drawing in drawings}
     write_all(contents)
     return list(contents)
