@@ -59,7 +59,7 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
     """Return the card as a page."""
     spec, lms = probe.spec, card.lms
     names = listed([one.lm for one in lms])
-    first = Section("", tuple(block for one in lms for block in (Paragraph(headline(one)), _chart(one, lms))))
+    first = Section("", tuple(block for one in lms for block in (Paragraph(headline(one)), relations_chart(one, lms))))
     sections = [first]
     if card.pairs:
         sections.append(Section("Side by side", (_side_by_side(lms), *map(_pair_sentence, card.pairs))))
@@ -74,7 +74,7 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
         sections=tuple(sections),
         foot=f"Made by askwell {VERSION} with: {command}",
     )
-    brief = [Section("", (Paragraph(headline(one)), _relation_table(one))) for one in lms]
+    brief = [Section("", (Paragraph(headline(one)), relation_table(one))) for one in lms]
     return CardPage(whole, Document("", sections=tuple(brief)))
 
 
@@ -82,7 +82,7 @@ def headline(card: LMCard) -> str:
     """Return what an LM knows, in one sentence."""
     found = card.over_control
     sure = found.low is not None and found.low > 0
-    gap = _gap(found)
+    gap = gap_text(found)
     over = (
         f"{signed(found.difference)} points over the best answers that need no knowledge ({gap})"
         if sure
@@ -97,12 +97,14 @@ def headline(card: LMCard) -> str:
     )
 
 
-def _gap(found: Difference) -> str:
+def gap_text(found: Difference) -> str:
+    """Return the interval and p of a difference."""
     interval = interval_text(found.low, found.high, signed)
     return f"95 % interval {interval}, p = {p_text(found.p)}" if interval != NONE else f"p = {p_text(found.p)}"
 
 
-def _chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
+def relations_chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
+    """Draw the relations of an LM with their scores, the best known first."""
     rows = []
     for one in card.relations:
         points = {
@@ -133,8 +135,8 @@ def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ..
     only = (
         f"{counted(card.brought_out, 'fact')} of {card.facts:,} are answered by the tuned prompts, and neither by the "
         f"hard prompt nor by the best control; {card.brought_out_by_examples:,} of them by the examples, too. Over the "
-        f"hard prompt, tuning brings {signed(over_hard.difference)} points ({_gap(over_hard)}), over the untuned "
-        f"examples {signed(over_examples.difference)} ({_gap(over_examples)})."
+        f"hard prompt, tuning brings {signed(over_hard.difference)} points ({gap_text(over_hard)}), over the untuned "
+        f"examples {signed(over_examples.difference)} ({gap_text(over_examples)})."
     )
     share = card.confident_wrong / card.confident if card.confident else 0.0
     wrong = (
@@ -144,16 +146,17 @@ def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ..
         else "No answer of the tuned prompts has a probability of at least 50 %."
     )
     sections: list[tuple[str, tuple[Paragraph | Points | Table, ...]]] = [
-        ("By relation", (_relation_table(card),)),
+        ("By relation", (relation_table(card),)),
         ("What only a good prompt brings out", (Paragraph(only), *_to_read(card.brought_out_facts))),
         ("Where it is confident and wrong", (Paragraph(wrong), *_to_read(card.confident_wrong_facts))),
-        ("By kind of relation, frequency and length of the answer", (_part_table(card.parts),)),
-        ("How far to trust it", (Points(tuple(_trust(card))),)),
+        ("By kind of relation, frequency and length of the answer", (part_table(card.parts),)),
+        ("How far to trust it", (Points(tuple(trust_lines(card))),)),
     ]
     return sections
 
 
-def _relation_table(card: LMCard) -> Table:
+def relation_table(card: LMCard) -> Table:
+    """Return the scores of an LM by relation."""
     scores = tuple(map(Column, card.scores))
     groups = (
         ColumnGroup("", (Column("facts"), Column("kind", number=False))),
@@ -215,7 +218,8 @@ def _to_read(facts: Sequence[FactToRead]) -> list[Table]:
     return [table(headings, rows, numbers=("its probability",))] if rows else []
 
 
-def _part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
+def part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
+    """Return the scores on some facts of all relations."""
     columns = tuple(Column(name) for name in ("facts", "hard prompt", "examples", "tuned", "best control"))
     rows = [
         Row(
@@ -233,8 +237,8 @@ def _part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
 def _trust(card: LMCard) -> list[str]:
     found = card.over_control
     said = [
-        f"The gain over the best control is {signed(found.difference)} points ({_gap(found)}; all facts with the same "
-        "answer are one unit of the test). "
+        f"The gain over the best control is {signed(found.difference)} points ({gap_text(found)}; all facts with the "
+        "same answer are one unit of the test). "
         + (
             "Such a gain is not to be had without knowledge."
             if found.low is not None and found.low > 0
@@ -282,7 +286,7 @@ def _side_by_side(lms: Sequence[LMCard]) -> Table:
 
 def _pair_sentence(pair: LMPair) -> Paragraph:
     return Paragraph(
-        f"{pair.a} minus {pair.b}: {signed(pair.difference.difference)} points ({_gap(pair.difference)}) on "
+        f"{pair.a} minus {pair.b}: {signed(pair.difference.difference)} points ({gap_text(pair.difference)}) on "
         f"{counted(pair.facts, 'fact')} of {counted(pair.relations, 'relation')} that both answered, with "
         "tuned prompts."
     )
