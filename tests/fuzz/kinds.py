@@ -100,7 +100,7 @@ def resumed(folder: Path, out: Path) -> list[object]:
 
 
 def write_tables(folder: Path) -> None:
-    """Files of facts, x's, prompts, candidates, labels and sentences, in every format."""
+    """Files of facts, x's, prompts, candidates, and labels, in every format."""
     pairs = [*PAIRS, ("Quito", "Peru"), ("Cuba", "Havana")]
     for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
         lines = [delimiter.join(pair) for pair in (("x", "y"), *pairs)]
@@ -115,8 +115,6 @@ def write_tables(folder: Path) -> None:
     (folder / "prompts.txt").write_text(f"# by hand\n{TEMPLATE}\n[X] is the city of [Y] .\n")
     (folder / "candidates.txt").write_text("France\nItaly\nPeru\nNorway\nReykjavik\n")
     (folder / "labels.txt").write_text("good: France, Italy\nbad: Peru\n")
-    sentences = [{"sentence": f"The {x} is in {y} .", "x": x, "y": y, "relation": "in"} for x, y in pairs[:4]]
-    (folder / "sentences.jsonl").write_text("".join(json.dumps(line) + "\n" for line in sentences))
     of_others = folder / "lama" / "TREx"
     of_others.mkdir(parents=True)
     (of_others / "P17.jsonl").write_text("\n".join(lines) + "\n")
@@ -207,7 +205,7 @@ def _facts_folder(data: Draws, world: World, case: Path) -> Arguments:
         case _:
             split.write_bytes(hostile.spoil_json_lines(data, split.read_bytes()))
     source = hostile.chosen(data, ("places", "places/capital"))
-    command = hostile.chosen(data, (["audit", source], ["stats"], ["data", "verify"], ["data", "list"]))
+    command = hostile.chosen(data, (["audit", source], ["data", "verify"], ["data", "list"]))
     return [*command, "--data", case / "data", *hostile.chosen(data, ((), ("--json",)))]
 
 
@@ -236,11 +234,6 @@ def _words(data: Draws, world: World, _case: Path) -> Arguments:
 
 def _maybe_json(data: Draws) -> Sequence[str]:
     return hostile.chosen(data, ((), ("--json",)))
-
-
-def _sentences(data: Draws, world: World, case: Path) -> Arguments:
-    path = _file(data, world, case, "sentences.jsonl")
-    return ["data", "templates", path, "--out", "found", "--min-count", 1, *_maybe_json(data)]
 
 
 def _of_others(data: Draws, world: World, case: Path) -> Arguments:
@@ -337,7 +330,6 @@ def _mixture(data: Draws, world: World, case: Path) -> Arguments:
         "config.json",
         "config.json",
         "mixture.safetensors",
-        "abstention.json",
         "lm_path.txt",
         "tokenizer_path.txt",
     )
@@ -352,16 +344,10 @@ def _mixture(data: Draws, world: World, case: Path) -> Arguments:
 
 
 def fit_hashes(folder: Path) -> None:
-    """Lets the hashes in config.json fit what is there, as somebody would who wants it to be read."""
+    """Lets the hash in config.json fit what is there, as somebody would who wants it to be read."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
-        # A name of another file could be that of a device, which would never end.
-        for name in [name for name in ("mixture.safetensors", "abstention.json") if name in config["files"]]:
-            content = (folder / name).read_bytes()
-            config["files"][name]["sha256"] = hashlib.sha256(content).hexdigest()
-        config.pop("sha256", None)
-        written = json.dumps(config, sort_keys=True, ensure_ascii=False).encode()
-        config["sha256"] = hashlib.sha256(written).hexdigest()
+        config["tensors_sha256"] = hashlib.sha256((folder / "mixture.safetensors").read_bytes()).hexdigest()
         (folder / "config.json").write_text(json.dumps(config))
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
         return  # what is there cannot have a hash
@@ -454,7 +440,6 @@ def base_commands(world: World) -> dict[tuple[str, ...], Arguments]:
         ("report",): (world.run, "--out", "report", "--drawn", "0", "--format", "csv"),
         ("serve",): (world.run, "--port", "0"),
         ("export",): (world.run, "--out", "run.html"),
-        ("stats",): ("--data", world.folder / "data"),
         ("lm", "list"): (),
         ("lm", "pull"): ("smollm2",),
         ("lm", "info"): (world.bert,),
@@ -462,7 +447,6 @@ def base_commands(world: World) -> dict[tuple[str, ...], Arguments]:
         ("data", "pull"): (),
         ("data", "verify"): ("--data", world.folder / "data"),
         ("data", "import"): ("lama", world.folder / "files" / "lama", "--out", "imported"),
-        ("data", "templates"): (world.folder / "files" / "sentences.jsonl", "--out", "found"),
         ("testbed",): (),
         ("testbed", "list"): (),
     }
@@ -509,7 +493,6 @@ KINDS: dict[str, Kind] = {
     "xs": Kind(80, _xs),
     "candidates": Kind(40, _candidates),
     "typed words": Kind(80, _words),
-    "sentences": Kind(120, _sentences),
     "data of others": Kind(150, _of_others),
     "sweeps": Kind(220, _sweep),
     "run folders": Kind(100, _run_folder),

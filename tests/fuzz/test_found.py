@@ -43,16 +43,6 @@ def query(path: Path, sql: str) -> None:
         database.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)")
 
 
-def test_templates_of_sentences_as_json(world: World, tmp_path: Path, capsys) -> None:
-    """A Counter inside a dataclass lost its keys."""
-    sentences = [{"sentence": "Paris is in France", "x": "Paris", "y": "Peru", "relation": "in"}]
-    sentences += [{"sentence": "Paris is in France", "x": "Paris", "y": "France", "relation": "in"}]
-    (tmp_path / "s.jsonl").write_text("".join(json.dumps(line) + "\n" for line in sentences))
-    out = ("--out", tmp_path / "found", "--min-count", 1, "--json")
-    assert exit_code("data", "templates", tmp_path / "s.jsonl", *out) == 0
-    assert json.loads(capsys.readouterr().out)["left_out"] == {"y is not in the sentence": 1}
-
-
 @pytest.mark.parametrize(
     ("sql", "problem"),
     [
@@ -87,14 +77,6 @@ def test_the_path_of_an_lm_that_is_not_text(world: World, tmp_path: Path, told) 
     assert "lm_path.txt, line 1: not UTF-8" in told(2, "ask", mixture, "Paris")
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"[]", b"[" * 100_000])
-def test_dev_answers_that_are_no_document(content, world: World, tmp_path: Path, told) -> None:
-    mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
-    (mixture / "abstention.json").write_bytes(content)
-    fit_hashes(mixture)
-    assert "abstention.json" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -107,12 +89,12 @@ def test_dev_answers_that_are_no_document(content, world: World, tmp_path: Path,
 )
 def test_dev_answers_that_nothing_can_be_learned_from(change, world: World, tmp_path: Path, told) -> None:
     mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
-    saved = json.loads((mixture / "abstention.json").read_bytes())
+    config = json.loads((mixture / "config.json").read_bytes())
+    saved = config["dev_answers"]
     count = len(saved["right"])
     saved |= {key: values if len(values) > 1 else values * count for key, values in change.items()}
-    (mixture / "abstention.json").write_text(json.dumps(saved))
-    fit_hashes(mixture)
-    assert "a probability from 0 to 1" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
+    (mixture / "config.json").write_text(json.dumps(config))
+    assert "config.json is damaged: dev_answers" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
 
 
 @pytest.mark.parametrize(

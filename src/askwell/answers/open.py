@@ -17,8 +17,7 @@ from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import EncodedFacts
-from askwell.answers.matching import RightAnswers
-from askwell.answers.reply import PromptReply, Replies, Reply
+from askwell.answers.reply import PromptReply, Replies, Reply, RightAnswers
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
 from askwell.answers.tree import candidate_log_probs
@@ -92,7 +91,11 @@ class OpenAnswers(Answers):
         for some in rows.split(_FACTS_AT_ONCE):
             by_prompt = [search.best(words, some, log_weights=certain) for search in searches]
             for of_x in zip(*by_prompt, strict=True):
-                own = [(prompt, *_best(found)) for prompt, found in zip(prompts, of_x, strict=True)]
+                best = [
+                    (one.answers[0].text, math.exp(one.answers[0].log_probability)) if one.answers else ("", 0.0)
+                    for one in of_x
+                ]
+                own = [(prompt, *answer) for prompt, answer in zip(prompts, best, strict=True)]
                 yield self._prompt_replies(self.prompts.weights.detach(), own)
 
     # ── evaluation ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -128,7 +131,10 @@ class OpenAnswers(Answers):
         search = self._search(**{"answers": max(top, ranked), "opened": _OPENED, **limits})
         others = [spellings.others(fact) for fact in facts]
         found = search.best(encoded.xs, rows, lambda number, text: text not in others[number])
-        of_golds = self._golds_of(encoded, rows, facts, spellings, found)
+        known = [of.log_probability_of(spellings.text(fact.y)) for fact, of in zip(facts, found, strict=True)]
+        missed = [number for number, gold in enumerate(known) if gold is None]
+        asked = dict(zip(missed, self._gold_log_probs(encoded, rows[missed]) if missed else (), strict=True))
+        of_golds = [asked[number] if gold is None else gold for number, gold in enumerate(known)]
         if self.best_only:
             found = self._with_frequent(encoded, rows, found, golds)
         so_far = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
@@ -183,20 +189,6 @@ class OpenAnswers(Answers):
                     rankings.append(Ranking(rank, rank, gold))
             log_probabilities += [gold for gold in of_golds if gold > -math.inf]
         return rankings, -sum(log_probabilities) / len(log_probabilities) if log_probabilities else None
-
-    def _golds_of(
-        self,
-        encoded: EncodedFacts,
-        rows: Int[Tensor, " facts"],
-        facts: Sequence[Fact],
-        spellings: "_Spellings",
-        found: Sequence[FoundAnswers],
-    ) -> list[float]:
-        """Return the log-probabilities of the ys of facts; only those that were not found are computed."""
-        golds = [of_fact.log_probability_of(spellings.text(fact.y)) for fact, of_fact in zip(facts, found, strict=True)]
-        missed = [number for number, gold in enumerate(golds) if gold is None]
-        asked = dict(zip(missed, self._gold_log_probs(encoded, rows[missed]) if missed else (), strict=True))
-        return [asked[number] if gold is None else gold for number, gold in enumerate(golds)]
 
     def _better(
         self,
@@ -372,10 +364,6 @@ def _rank(gold: float, others: Sequence[float]) -> float:
 
 def _capped(rank: float) -> float:
     return rank if rank <= RANKED else math.inf
-
-
-def _best(found: FoundAnswers) -> tuple[str, float]:
-    return (found.answers[0].text, math.exp(found.answers[0].log_probability)) if found.answers else ("", 0.0)
 
 
 def _merged(found: FoundAnswers, others: FoundAnswers) -> FoundAnswers:

@@ -13,9 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from askwell.calls import checked
 from askwell.data.facts import SplitName
-from askwell.errors import BadFile, BadOption
+from askwell.errors import BadFile, BadOption, checked
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
@@ -321,7 +320,7 @@ def clear_folder(folder: Path) -> None:
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():
             continue
-        for name in (CONFIG, "mixture.safetensors", "abstention.json", "README.md", "lm_path.txt"):
+        for name in (CONFIG, "mixture.safetensors", "README.md", "lm_path.txt"):
             (mixture / name).unlink(missing_ok=True)
 
 

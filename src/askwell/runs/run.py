@@ -14,18 +14,15 @@ from askwell.answers.candidates import Candidates, GivenCandidates, as_candidate
 from askwell.answers.encode import EncodedRelation
 from askwell.baselines.result import AnyProgress
 from askwell.baselines.run_baseline import run_baseline
-from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.split_audit import audit_relation
 from askwell.data.templates import Template, parse_template
-from askwell.errors import BadOption
+from askwell.errors import BadOption, checked
 from askwell.evaluation.examine import Examination, evaluate_split, examine
 from askwell.evaluation.knowledge import knowledge
-from askwell.evaluation.partitions import partitions_of, scores_of_parts
-from askwell.evaluation.scoring import Evaluation
+from askwell.evaluation.scoring import Evaluation, partitions_of, scores_of_parts
 from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
-from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.machine import limited_threads
 from askwell.mixture.description import About
@@ -305,5 +302,5 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
         relation=record.relation,
         learned_from=made.learned_from,
         scores=scores,
-        dev_answers=to_json(dev_answers(evaluations["dev"], candidates)) if "dev" in evaluations else None,
+        dev_answers=dev_answers(evaluations["dev"], candidates) if "dev" in evaluations else None,
     )
