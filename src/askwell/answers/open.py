@@ -41,7 +41,7 @@ seconds from an LM of 100 M parameters."""
 _OPENED_FOR_THE_BEST, _AT_ONCE_FOR_THE_BEST = 8, 4
 """Prefixes of one fact that are opened at first, and together, where only the best answer counts: any answer of more
 than half of the probability is among them, and whether y is the best is then found out for those that may be right."""
-_MOST_OPENED_FOR_THE_BEST = 200
+_MOST_OPENED_FOR_THE_BEST = 64
 _FREQUENT = 16
 """Where only the best answer counts, this many of the relation's most frequent ys are tried instead of y first: under
 prompts that hardly ever end an answer, a search would not find them."""
@@ -103,7 +103,9 @@ class OpenAnswers(Answers):
     def batches(self, encoded: EncodedFacts) -> Iterable[Int[Tensor, " facts"]]:
         """Return the rows of all facts, in the batches in which they are searched."""
         of_prompt = sum(stack.layers * stack.width**2 for stack in self.prompts.lm.stacks.values())
-        within = max(4, _WORK_AT_ONCE // (of_prompt * len(self.prompts.prompts)))
+        # Where only the best answer counts, a fact takes a few prefixes at a time, too few to fill a batch alone.
+        work = _WORK_AT_ONCE * (SearchLimits.at_once // _AT_ONCE_FOR_THE_BEST if self.best_only else 1)
+        within = max(4, work // (of_prompt * len(self.prompts.prompts)))
         return encoded.rows.split(min(within, _FACTS_AT_ONCE))
 
     def rank(
