@@ -22,6 +22,7 @@ from askwell.runs.probe_plan import (
     SOFT,
     SWEEP,
     ProbeSpec,
+    SettingName,
     relations_in_order,
     steps_within,
     sweep_of,
@@ -32,6 +33,7 @@ from askwell.runs.record import Environment
 from askwell.runs.store import new_or_open_store
 from askwell.specs.run_spec import SweepSpec
 
+QUICK: tuple[SettingName, ...] = (HARD, EXAMPLES, SOFT)
 SPEC = ProbeSpec(lms=("testbed2:bert",), facts_of="testbed2", prompts=("testbed2:single",))
 
 
@@ -95,7 +97,7 @@ def test_without_mixtures_a_card_is_of_the_other_settings():
     runs = [run_of(name, of) for name, of in ranks.items()]
     with pytest.raises(Failure, match="no relation has all its runs"):
         card_of(runs, ["r"], ["lm"])
-    (card,) = card_of([*runs, run_of(MIXTURE, [2.0, 2.0], dev=90.0)], ["r"], ["lm"], tuple(ranks)).lms
+    (card,) = card_of([*runs, run_of(MIXTURE, [2.0, 2.0], dev=90.0)], ["r"], ["lm"], QUICK).lms
     assert card.scores == {HARD: 0.0, EXAMPLES: 50.0, SOFT: 100.0}
     assert card.tuned == 100.0
 
@@ -122,9 +124,6 @@ def test_runs_in_short_are_read_as_they_were_written(tmp_path):
     path.write_text(path.read_text() + "{\n")
     with pytest.raises(BadFile, match="line 2"):
         read_results(path)
-
-
-QUICK = (HARD, EXAMPLES, SOFT)
 
 
 class Stopping:

@@ -234,7 +234,8 @@ def part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
     return Table(caption, "", (ColumnGroup("", columns),), tuple(rows))
 
 
-def _trust(card: LMCard) -> list[str]:
+def trust_lines(card: LMCard) -> list[str]:
+    """Say how far the scores can be trusted."""
     found = card.over_control
     said = [
         f"The gain over the best control is {signed(found.difference)} points ({gap_text(found)}; all facts with the "
