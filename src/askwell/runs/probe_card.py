@@ -20,6 +20,7 @@ from askwell.runs.probe_results import ProbedFact, ProbedRun
 
 CONFIDENT = 0.5
 """The probability from which an answer counts as confident: more than all others together."""
+_CHANCE = 0.05
 _SHOWN = 12
 _EDGES = (1, 5, 20)
 FREQUENCIES = ("never in train", "1–4 times", "5–19 times", "20 times or more")
@@ -118,6 +119,11 @@ class LMCard:
     """Of all runs, each on one core."""
     missing: tuple[str, ...]
     """Relations of the plan that lack a setting, and are not counted."""
+
+    @property
+    def is_knowledge(self) -> bool:
+        """Whether the gain over the control is there: with few units, the interval alone is overconfident."""
+        return self.over_control.low is not None and self.over_control.low > 0 and self.over_control.p <= _CHANCE
 
 
 @dataclass(frozen=True)

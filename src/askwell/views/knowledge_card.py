@@ -80,12 +80,10 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
 
 def headline(card: LMCard) -> str:
     """Return what an LM knows, in one sentence."""
-    found = card.over_control
-    sure = found.low is not None and found.low > 0
-    gap = gap_text(found)
+    found, gap = card.over_control, gap_text(card.over_control)
     over = (
         f"{signed(found.difference)} points over the best answers that need no knowledge ({gap})"
-        if sure
+        if card.is_knowledge
         else f"which is no evidence of knowledge: answers that need none get {card.control:.1f} % ({gap})"
     )
     by_examples = card.scores[EXAMPLES]
@@ -242,7 +240,7 @@ def trust_lines(card: LMCard) -> list[str]:
         "same answer are one unit of the test). "
         + (
             "Such a gain is not to be had without knowledge."
-            if found.low is not None and found.low > 0
+            if card.is_knowledge
             else "It may be chance, so the score is no evidence of knowledge."
         )
     ]
