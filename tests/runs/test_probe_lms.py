@@ -105,11 +105,14 @@ def test_without_mixtures_a_card_is_of_the_other_settings():
 def test_two_lms_are_compared_on_their_facts():
     ranks = {"a": [1.0] * 8, "b": [1.0] * 2 + [2.0] * 6}
     runs = [run_of(setting, of, lm=lm) for lm, of in ranks.items() for setting in SETTINGS]
-    (pair,) = card_of(runs, ["r"], ["a", "b"]).pairs
+    card = card_of(runs, ["r"], ["a", "b"])
+    (pair,) = card.pairs
     assert (pair.a, pair.b, pair.facts, pair.relations) == ("a", "b", 8, 1)
     assert pair.difference.difference == 75.0
     # Six facts, each with a y of its own, are answered by one of them alone: 2 of the 64 flips of signs are as far.
     assert pair.difference.p == pytest.approx(2 / 64, abs=0.01)
+    # The control has the first fact right: seven more are knowledge, one more can be chance.
+    assert [one.is_knowledge for one in card.lms] == [True, False]
 
 
 def test_without_a_whole_relation_there_is_no_card():
