@@ -17,13 +17,14 @@ from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import EncodedFacts
+from askwell.answers.greedy import greedy, writes_answers_out
 from askwell.answers.reply import PromptReply, Replies, Reply, RightAnswers
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
 from askwell.answers.tree import candidate_log_probs
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, UsageError
-from askwell.lms.batches import TokenisedTexts, Words, words_of
+from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.vocabulary import speller
 from askwell.specs.mixture_spec import Match
 
@@ -177,20 +178,45 @@ class OpenAnswers(Answers):
         return added
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
-        """Tell whether y is the best answer to each fact, as its rank, without those for which the search was cut
-        before that was known; and the log-loss of ys that are possible. It is less work than ranks."""
-        rankings, log_probabilities, spellings = [], [], self.spellings(golds)
+        """Tell whether y is the best answer to each fact, as its rank, and the log-loss of ys that are possible: in an
+        LM that writes answers out, whether y is what it writes; in others, from a search, without the facts for which
+        it was cut before that was known. It is less work than ranks."""
+        rankings: list[Ranking] = []
+        every: list[float] = []
+        is_written = writes_answers_out(self.prompts)
         for rows in encoded.rows.split(_FACTS_AT_ONCE):
-            of_golds = self._gold_log_probs(encoded, rows)
-            better = self._better(encoded, rows, of_golds, spellings, 1)
-            for row, gold, found in zip(rows.tolist(), of_golds, better, strict=True):
-                right = spellings.right(encoded.facts[row])
-                is_wrong = gold == -math.inf or any(answer.text not in right for answer in found.answers)
-                if is_wrong or found.is_exact:
-                    rank = math.inf if is_wrong else 1.0
-                    rankings.append(Ranking(rank, rank, gold))
-            log_probabilities += [gold for gold in of_golds if gold > -math.inf]
-        return rankings, -sum(log_probabilities) / len(log_probabilities) if log_probabilities else None
+            found = (self._written if is_written else self._searched)(encoded, rows, golds)
+            rankings += [
+                Ranking(1.0 if right else math.inf, math.inf, gold) for gold, right in found if right is not None
+            ]
+            every += [gold for gold, _ in found if gold > -math.inf]
+        return rankings, -sum(every) / len(every) if every else None
+
+    def _written(
+        self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], golds: Golds
+    ) -> list[tuple[float, bool | None]]:
+        """Return the log-probability of each y, and whether it is what the LM writes."""
+        prompts, facts = self.prompts, [encoded.facts[row] for row in rows.tolist()]
+        kept = prompts.tuned.kept
+        place = PLACES[int(prompts.pairs.y_places[kept[0]])]
+        encode = prompts.lm.wording.encode
+        others = [[encode(y, place) for y in golds[fact.x] if y != fact.y] for fact in facts]
+        ends = {prompts.long_answers.end_of(prompt) for prompt in kept.tolist()} - {None, *self.kind.through}
+        of_golds, is_best = greedy(prompts, encoded, rows, others, sorted(end for end in ends if end is not None))
+        return list(zip(of_golds.double().tolist(), is_best.tolist(), strict=True))
+
+    def _searched(
+        self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], golds: Golds
+    ) -> list[tuple[float, bool | None]]:
+        """Return the log-probability of each y, and whether no wrong answer is better; None if the search was cut."""
+        spellings, of_golds = self.spellings(golds), self._gold_log_probs(encoded, rows)
+        better = self._better(encoded, rows, of_golds, spellings, 1)
+        found: list[tuple[float, bool | None]] = []
+        for row, gold, of_fact in zip(rows.tolist(), of_golds, better, strict=True):
+            right = spellings.right(encoded.facts[row])
+            is_wrong = gold == -math.inf or any(answer.text not in right for answer in of_fact.answers)
+            found.append((gold, False if is_wrong else True if of_fact.is_exact else None))
+        return found
 
     def _better(
         self,
