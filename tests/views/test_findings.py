@@ -80,7 +80,8 @@ def test_a_run_knows_what_it_scored_before_tuning(store):
     assert "100.0 % of 2 test facts correctly with tuned prompts (mined), 50.0 % with untuned ones (mined)" in said
     study = study_of(store.runs(), drawn=0)
     main = study.tables[0]
-    assert [cell.text for cell in main.table.rows[0].cells[:4:3]] == ["50.0", "100.0"]
+    assert [row.cells[0].text for row in main.table.rows] == ["50.0", "100.0"]
+    assert [row.cells[3].text for row in main.table.rows] == ["–", "+50.0"]
     init = next(record for record in main.records if record["kind"] == "init" and record["figure"] == "P@1")
     assert init["value"] == 50.0
 

@@ -27,7 +27,7 @@ from askwell.views.study_cells import extras_of, fact_set_of, how_of, kind_of, s
         ),
         ({"training": {"tune_weights": False, "tune_vectors": False}}, "nothing tuned", ()),
         ({"training": {"method": "em"}}, "soft", ("EM",)),
-        ({"mixture": {"weighting": "data-dependent", "deep": True}}, "deep", ("data-dependent",)),
+        ({"mixture": {"weighting": "data-dependent", "deep": True}}, "deep", ("data-dependent weights",)),
         ({"mixture": {"copies": 3, "noise": 0.5}}, "soft", ("3 copies",)),
         ({"mixture": {"combine": "product"}}, "weights only", ("product of experts",)),
         ({"tuned": False, "mixture": {"weights": "file"}}, "init", ("published weights",)),

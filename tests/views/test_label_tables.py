@@ -37,11 +37,11 @@ def test_a_row_for_each_label_and_counts_of_seeds_added_up(store):
     assert table.name == "labels-set-a"
     assert table.title == "set: labels of set:a"
     assert shown(table) == [
-        ("bert-base-cased · mined, init", "good", ["3", "75.0", "100.0", "85.7", "3", "0"]),
+        ("bert-base-cased · mined, untuned", "good", ["3", "75.0", "100.0", "85.7", "3", "0"]),
         ("", "bad", ["2", "100.0", "50.0", "66.7", "1", "1"]),
         ("", "all (macro F1)", ["5", "–", "–", "76.2", "–", "–"]),
         # Good: 3 of the 7 for which it was chosen, 3 of 4; bad: 8 of 9, 8 of 12.
-        ("bert-base-cased · mined, soft", "good", ["4", "42.9", "75.0", "54.5", "3", "1"]),
+        ("bert-base-cased · mined, tuned", "good", ["4", "42.9", "75.0", "54.5", "3", "1"]),
         ("", "bad", ["12", "88.9", "66.7", "76.2", "4", "8"]),
         ("", "all (macro F1)", ["16", "–", "–", "65.4", "–", "–"]),
     ]

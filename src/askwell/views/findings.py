@@ -32,14 +32,15 @@ from askwell.views.document import (
     one_decimal,
 )
 from askwell.views.printable import NONE, counted, listed, per_cent, shortened, signed
-from askwell.views.study_cells import DEEP, INIT, SOFT, RunGroup, Step, change_of, place_of
+from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, in_words, place_of
 from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 
 _CHANCE = 0.05
 """From this p-value on, a difference may be chance."""
-_KINDS = {INIT: "untuned", SOFT: "tuned", DEEP: "tuned at all layers"}
-_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 46
+_UNTESTED = "changes (with no test, since answers before tuning are not kept)"
+_MOST_LISTED = 8
+_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 60
 Parts = Mapping[str, Sequence[Outcome]]
 
 
@@ -54,7 +55,7 @@ class FoundCell:
     @property
     def label(self) -> str:
         """What it is, in words."""
-        return f"{self.line.label}, {_KINDS.get(self.kind, self.kind)}"
+        return f"{self.line.label}, {in_words(self.kind)}"
 
     @property
     def score(self) -> float:
@@ -118,12 +119,23 @@ class LMFindings:
     def sentences(self) -> list[str]:
         """Return what was found, the most important first."""
         return [
+            *self._found_of_told(),
             *self._headline(),
             *self._steps(INIT, SOFT, "Tuning the same prompts"),
+            *self._steps(INIT, WEIGHTS, "Tuning nothing but their weights"),
             *self._told(),
             *self._steps(SOFT, DEEP, "Tuning all layers rather than the first"),
             *self._control(),
         ]
+
+    def _found_of_told(self) -> list[str]:
+        """Return what every cell finds of the told facts, the least first, if all were asked about the same ones."""
+        parted = [(told, cell) for cell in self.cells for told in cell.shares()[:1] if cell.parts and told is not None]
+        counts = {len(cell.parts[TOLD]) // len(cell.group.seeds) for _, cell in parted if cell.group.seeds}
+        if not 1 < len(parted) <= _MOST_LISTED or len(counts) != 1:
+            return []
+        ways = [f"{_percentage(told)} with “{cell.label}”" for told, cell in sorted(parted, key=lambda one: one[0])]
+        return [f"Of {counted(counts.pop(), 'fact')} that {self.lm} was told, it answers {listed(ways)} correctly."]
 
     def _headline(self) -> list[str]:
         tuned, untuned = self.best_tuned, self.best_untuned
@@ -166,13 +178,18 @@ class LMFindings:
 
     def _steps(self, before: str, after: str, what: str) -> list[str]:
         """Return where a step from one kind to the next helped, hurt, or made no clear difference."""
-        found: dict[str, list[str]] = {"clearly helps": [], "makes no clear difference to": [], "hurts": []}
+        found: dict[str, list[str]] = {
+            "clearly helps": [],
+            "makes no clear difference to": [],
+            "hurts": [],
+            _UNTESTED: [],
+        }
         for line in dict.fromkeys(cell.line for cell in self.cells):
             first, second = line.group(before), line.group(after)
             step = change_of(first, second, "P@1")
             if first is None or second is None or step is None:
                 continue
-            verdict = "makes no clear difference to"
+            verdict = "makes no clear difference to" if step.p is not None else _UNTESTED
             if step.p is not None and step.p < _CHANCE:
                 verdict = "clearly helps" if step.gain > 0 else "hurts"
             scores = " → ".join(f"{group.score('P@1').mean:.1f}" for group in (first, second))

@@ -21,7 +21,7 @@ from askwell.views.findings import (
     told_drawings,
 )
 from askwell.views.paper_figures import differences
-from askwell.views.study_cells import ARROWS, DEEP, SOFT, kept_runs
+from askwell.views.study_cells import kept_runs
 from askwell.views.study_figures import chosen_runs, curve_drawing, prompt_drawings, score_drawing
 from askwell.views.study_rows import FIELDS, Line, StudyTable, lines_of, same_facts
 from askwell.views.study_tables import tables_of
@@ -53,14 +53,6 @@ class FactSetStudy:
     trust_charts: tuple[Drawing, ...]
 
     @property
-    def filled_tables(self) -> list[StudyTable]:
-        """The tables that the runs fill: gains from init to soft to deep are shown where there are all three."""
-        kinds = {kind for found in self.findings for cell in found.cells for kind in cell.line.groups}
-        unfilled = set() if kinds >= {*ARROWS} else {"full"}
-        unfilled |= set() if kinds & {SOFT, DEEP} else {"main"}
-        return [made for made in self.tables if made.kind not in unfilled]
-
-    @property
     def sections(self) -> list[Section]:
         """What comes after what was found."""
         # A sentence that several captions share is in the first of them.
@@ -72,7 +64,7 @@ class FactSetStudy:
             said += caption
             return replace(without_empty_columns(made.table), caption=caption)
 
-        sections = [Section(made.title, (shown(made),)) for made in self.filled_tables]
+        sections = [Section(made.title, (shown(made),)) for made in self.tables]
         if self.beside_the_paper:
             heading = f"{self.fact_set}: what to bear in mind when comparing with the paper's figures"
             sections.append(Section(heading, (Points(self.beside_the_paper),)))
@@ -80,7 +72,9 @@ class FactSetStudy:
         sections += some_answers(self.findings)
         if self.trust_tables:
             believe, *further = self.trust_tables
-            explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in self.trust]
+            best = {(of.lm, of.best_tuned.line.label, of.best_tuned.kind) for of in self.findings if of.best_tuned}
+            shown_cells = [cell for cell in self.trust if (cell.line.lm, cell.line.label, cell.kind) in best]
+            explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in shown_cells]
             sections.append(Section(believe.title, (shown(believe), *explained, Figure(self.trust_charts, ""))))
             sections += [Section(made.title, (shown(made),)) for made in further]
         return sections
@@ -122,8 +116,8 @@ class Study:
         """Return what was found in each set and the scores of its prompts, for a terminal."""
         sections = []
         for part in self.sets:
-            scores = [replace(made.table, title=made.title, caption="") for made in part.filled_tables[:1]]
-            blocks = (*finding_points(part.findings), *relation_tables(part.findings), *scores)
+            scores = [replace(made.table, title=made.title, caption="") for made in part.tables[:1]]
+            blocks = (*finding_points(part.findings), *(relation_tables(part.findings) or scores))
             sections.append(Section(self._heading(part), blocks))
         return Document("", sections=tuple(sections))
 
@@ -174,9 +168,9 @@ def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
 
 
 def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> FactSetStudy:
-    arrows = same_facts(lines, ARROWS)
-    tables, cells = tables_of(lines, arrows, fact_set), trust_in(lines, controls)
-    findings = findings_of(same_facts(lines), cells)
+    compared, cells = same_facts(lines), trust_in(lines, controls)
+    findings = findings_of(compared, cells)
+    tables = tables_of(lines, findings, fact_set)
     beside: tuple[str, ...] = ()
     if any(record["paper"] is not None for table in tables for record in table.records):
         runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
@@ -186,7 +180,7 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
         findings=tuple(findings),
         told=tuple(told_drawings(fact_set, findings)),
         tables=tuple(tables),
-        scores=score_drawing(arrows, fact_set) if arrows else None,
+        scores=score_drawing(compared, fact_set),
         curves=curve_drawing(lines, fact_set),
         beside_the_paper=beside,
         trust=tuple(cells),

@@ -33,6 +33,13 @@ ARROWS = (INIT, SOFT, DEEP)
 """The kinds that follow each other in the paper's tables."""
 KINDS = (*ARROWS, WEIGHTS, VECTORS)
 """All kinds that have a name, in the order of tables."""
+_IN_WORDS = {
+    INIT: "untuned",
+    SOFT: "tuned",
+    DEEP: "tuned at all layers",
+    WEIGHTS: "only weights tuned",
+    VECTORS: "only vectors tuned",
+}
 EM, PRODUCT, PUBLISHED = "EM", "product of experts", "published weights"
 STATIC = "static"
 """The weighting that does not depend on x; each of the others gets its own row, under its name."""
@@ -69,7 +76,7 @@ def extras_of(spec: RunSpec) -> tuple[str, ...]:
     mixture, training = spec.mixture, spec.training
     extras = {
         EM: training is not None and training.method == "em",
-        mixture.weighting: mixture.weighting != STATIC,
+        f"{mixture.weighting} weights": mixture.weighting != STATIC,
         PRODUCT: mixture.combine == "product",
         PUBLISHED: mixture.weights == "file",
         f"{mixture.copies} copies": mixture.copies > 1,
@@ -78,6 +85,11 @@ def extras_of(spec: RunSpec) -> tuple[str, ...]:
         f"{mixture.shots} shots": bool(mixture.shots),
     }
     return tuple(name for name, applies in extras.items() if applies)
+
+
+def in_words(kind: str) -> str:
+    """Return a kind as people are told of it, without the paper's names."""
+    return _IN_WORDS.get(kind, kind)
 
 
 def place_of(kind: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from askwell.files import to_json
 from askwell.runs.folder import Run
 from askwell.runs.several_runs import RunConsistency, run_consistency
 from askwell.specs.run_spec import ControlKind
-from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
+from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, in_words, place_of
 from askwell.views.study_rows import Line
 
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
@@ -101,7 +101,7 @@ class CellTrust:
     @property
     def label(self) -> str:
         """What it is about."""
-        return f"{self.line.lm}, {self.line.label}, {self.kind}"
+        return f"{self.line.lm}, {self.line.label}, {in_words(self.kind)}"
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name, with what they are figures of."""

@@ -27,6 +27,7 @@ from askwell.views.document import (
     table,
 )
 from askwell.views.printable import NONE, counted, per_cent
+from askwell.views.study_cells import in_words
 from askwell.views.study_figures import drawing_of
 from askwell.views.study_rows import TEXTS, Draft, StudyTable, file_stem, ranked_among, record, span
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust
@@ -55,7 +56,7 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
             interval = interval_text(found.low, found.high, "{:.1f}".format)
             gain = Cell(f"{found.gain:+.1f}", strong=cell.knowledge.is_there, note=interval)
         row = (Cell(cell.score.text), control, control_score, gain, *map(one_decimal, further.values()))
-        draft.rows.append(Row(f"{cell.line.label}, {cell.kind}", row, begins))
+        draft.rows.append(Row(f"{cell.line.label}, {in_words(cell.kind)}", row, begins))
     columns = tuple(Column(heading, note) for heading, note in TEXTS["believe"]["columns"].items())
     return draft.finished("believe", fact_set, [ColumnGroup("", columns)], _caption("believe", cells))
 
@@ -239,7 +240,7 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         groups.append(ColumnGroup(heading, tuple(columns)))
     draft = Draft()
     for (cell, begins), row in zip(headed(cells, lambda cell: cell.line.lm), rows, strict=True):
-        draft.rows.append(Row(f"{cell.line.label}, {cell.kind}", tuple(row), begins))
+        draft.rows.append(Row(f"{cell.line.label}, {in_words(cell.kind)}", tuple(row), begins))
         draft.records += [
             record(cell.line, cell.kind, f"P@1, {partition}: {part}", scores["P@1"])
             for partition in TEXTS["parts"]["columns"]
