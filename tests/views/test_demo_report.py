@@ -1,12 +1,16 @@
 """The demo's sweep, and what to try after it."""
 
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 from builders.stores import keep, new_store
 
 from askwell.errors import UsageError
-from askwell.views.demo_report import QUICK_RELATIONS, RELATIONS, demo_sweep, next_steps
+from askwell.views.demo_report import ELSEWHERE, QUICK_RELATIONS, RELATIONS, demo_sweep, next_steps
+from askwell.views.document import Document
+from askwell.views.to_text import plain_text
 
 
 def test_the_sweep_of_a_demo():
@@ -33,6 +37,16 @@ def test_choices_that_are_refused(choices, told):
     with pytest.raises(UsageError) as refused:
         demo_sweep(**choices)
     assert told in refused.value.for_command_line()
+
+
+def test_what_is_said_of_the_first_testbed_is_what_was_measured_there():
+    page = Path(__file__).parents[2].joinpath("docs/findings/testbed.md").read_text(encoding="utf-8")
+    table = page.split("<!-- begin testbed:bert -->")[1].split("<!-- end")[0]
+    told = dict(re.findall(r"^\| ([^|]+?) \| ([\d.]+) \|", table, re.MULTILINE))
+    asked = ("mined, hard (in the text)", "manual + paraphrased, hard", "manual + paraphrased, soft", "manual, hard",
+             "manual, soft")  # fmt: skip
+    said = plain_text(Document("", sections=(ELSEWHERE,)))
+    assert re.findall(r"\d+\.\d", said) == [told[prompts] for prompts in asked]
 
 
 def test_commands_to_try_next(tmp_path):

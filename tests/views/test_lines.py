@@ -127,6 +127,14 @@ def test_a_caption_says_how_many_facts_came_to_the_limit_of_the_search(tmp_path)
     ended = replace(ended, at_worst={**ended.micro, "P@1": 20.0})
     keep(store, [1, 20, 20], known={"test": ended})
     caption = caption_of("paper", groups_of(lines_of(kept_runs(store.runs())), ["soft"]))
-    caption = " ".join(caption)
     assert "The search for answers was cut for 2 facts, which count with their ranks among what was found" in caption
     assert "the P@1 of a run may be lower by at most 13.3." in caption
+
+
+def test_a_prompt_that_was_typed_is_named_by_its_words(tmp_path):
+    store = new_store(tmp_path)
+    keep(store, [1], prompts="given", templates=["[X] in [Y] ."])
+    assert [line.label for line in lines_of(kept_runs(store.runs()))] == ["“[X] in [Y] .”"]
+    keep(store, [1, 1], prompts="given", templates=["[X] in [Y] .", "[X] of [Y] ."])
+    labels = [line.label for line in lines_of(kept_runs(store.runs()))]
+    assert sorted(labels) == ["given", "“[X] in [Y] .” [other templates, 2]"]

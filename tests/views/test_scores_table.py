@@ -59,7 +59,7 @@ def test_the_caption_says_what_the_figures_are_of(store):
     caption = table_of(store).table.caption
     assert "Facts: set, 2 relations; 6 test facts asked, 2 left out." in caption
     assert "all 9 answers of bert-base-cased" in caption
-    assert "Micro average" in caption
+    assert "means over all facts (micro)" in caption
     assert (
         "Seeds 0, 1. A figure is the mean over its seeds, ± their standard deviation, where there are several (2)."
         in caption
@@ -72,7 +72,7 @@ def test_the_caption_tells_of_runs_that_were_not_tuned_alike(tmp_path):
     keep(store, [1])
     keep(store, [1], setting="deep", mixture={"deep": True}, training={"pairs": 9})
     caption = table_of(store).table.caption
-    assert "The runs were not all tuned in the same way: recipe plateau, cycle; pairs default, 9." in caption
+    assert "The runs were not all tuned in the same way (recipe: plateau or cycle; pairs: default or 9)." in caption
 
 
 def test_gains_are_over_the_same_prompts_untuned(store):

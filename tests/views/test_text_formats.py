@@ -27,7 +27,7 @@ TABLE = Table(
 
 def test_a_table_in_markdown_has_escaped_names_bold_cells_and_its_caption():
     assert markdown_table(TABLE).splitlines() == [
-        "| prompts | init P@1 | init MRR | n |",
+        "| prompts | init: P@1 | init: MRR | n |",
         "| --- | ---: | ---: | ---: |",
         "| **lm & co** |  |  |  |",
         r"| a\_b\|c | 1.0 | **→ 2.0 (+1.0)** | – |",

@@ -148,7 +148,7 @@ def demo(
     from askwell.runs.engines import choose_engine, run_plan
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store
-    from askwell.views.demo_report import demo_sweep, write_demo
+    from askwell.views.demo_report import ELSEWHERE, demo_sweep, write_demo
 
     started = time.monotonic()
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)
@@ -166,6 +166,7 @@ def demo(
         print_json(made.as_json())
     else:
         show_document(made.study.found())
+        show_section(ELSEWHERE.heading, *ELSEWHERE.blocks)
         show_section("The report", Paragraph(f" {made.report}"))
         show_section("What to try next", Code(_as_installed(made.next_steps)))
         note(f"\n{time.monotonic() - started:.0f} s in all.")

@@ -13,13 +13,15 @@ from askwell.runs.folder import Run
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
 from askwell.specs.run_spec import SweepSpec
-from askwell.views.document import Code, Section
+from askwell.views.document import Code, Paragraph, Section
 from askwell.views.study import Study, report_page, study_of
 from askwell.views.study_rows import read_texts
 from askwell.views.to_html import page_html
 
 _DEMO = read_texts("demo.toml")
 RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_DEMO["quick"]["relations"])
+ELSEWHERE = Section("Is it always so?", (Paragraph(_DEMO["elsewhere"]),))
+"""What the other testbed shows, where mixtures are not needed."""
 _REPORT = "report.html"
 
 
@@ -60,7 +62,7 @@ class Demo:
     @property
     def findings(self) -> list[str]:
         """What was found, as sentences."""
-        return [sentence for part in self.study.sets for found in part.findings for sentence in found.sentences()]
+        return [sentence for part in self.study.sets for found in part.findings for sentence in found.sentences]
 
     def as_json(self) -> dict[str, Any]:
         """Return what was found and in which runs, with all figures of the report."""
@@ -84,7 +86,7 @@ def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:
     which = "--quick" if is_quick else f"--relations {' '.join(name.removeprefix(SECOND) for name in sweep.facts)}"
     page = report_page(study, store.folder.name, f"askwell demo --lm {lm} {which} --seed {seed}")
     steps = tuple(next_steps(lm, store.folder, study.runs))
-    sections = (*page.sections, Section("What to try next", (Code(steps),)))
+    sections = (*page.sections, ELSEWHERE, Section("What to try next", (Code(steps),)))
     page = replace(page, title=_DEMO["title"].format(lm=lm), lead=_DEMO["lead"], sections=sections)
     write_whole(store.folder / _REPORT, page_html(page))
     return Demo(lm, seed, store.folder / _REPORT, study, steps)

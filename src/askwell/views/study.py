@@ -1,8 +1,9 @@
 """A report: what was found in some runs, and all tables and figures that can be made from them, as one page, as one
 text, and in a folder."""
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from askwell.files import write_all, write_whole
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.version import VERSION
-from askwell.views.document import Document, Drawing, Figure, Points, Section, Table, without_empty_columns
+from askwell.views.document import Block, Document, Drawing, Figure, Points, Section, Table, without_empty_columns
 from askwell.views.findings import (
     LMFindings,
     finding_points,
@@ -53,30 +54,36 @@ class FactSetStudy:
     trust_charts: tuple[Drawing, ...]
 
     @property
+    def found(self) -> list[Block]:
+        """What was found: a sentence, a chart, further sentences and figures by relation."""
+        headline, *details = finding_points(self.findings)
+        return [headline, *self._charts[:1], *details, *relation_tables(self.findings)]
+
+    @property
+    def _charts(self) -> list[Figure]:
+        scores = [] if self.scores is None else [_figure(self.scores)]
+        if not self.told:
+            return scores
+        drawings = tuple(replace(drawing, note="") for drawing in self.told)
+        return [Figure(drawings, self.told[0].note), *scores]
+
+    @property
     def sections(self) -> list[Section]:
         """What comes after what was found."""
-        # A sentence that several captions share is in the first of them.
-        said = "" if self.scores is None else self.scores.note
-
-        def shown(made: StudyTable) -> Table:
-            nonlocal said
-            caption = " ".join(sentence for sentence in made.caption if sentence not in said)
-            said += caption
-            return replace(without_empty_columns(made.table), caption=caption)
-
-        sections = [Section(made.title, (shown(made),)) for made in self.tables]
-        if self.beside_the_paper:
-            heading = f"{self.fact_set}: what to bear in mind when comparing with the paper's figures"
-            sections.append(Section(heading, (Points(self.beside_the_paper),)))
+        sections = []
+        for made in self.tables:
+            charts = self._charts[1:] if made.kind == "all_scores" else []
+            beside = [Points(self.beside_the_paper)] if made.kind == "paper" else []
+            sections.append(Section(made.title, (*charts, made.table, *beside)))
         sections += [] if self.curves is None else [Section(self.curves.heading, (_figure(self.curves),))]
         sections += some_answers(self.findings)
         if self.trust_tables:
             believe, *further = self.trust_tables
-            best = {(of.lm, of.best_tuned.line.label, of.best_tuned.kind) for of in self.findings if of.best_tuned}
+            best = {(of.lm, of.best.line.label, of.best.kind) for of in self.findings}
             shown_cells = [cell for cell in self.trust if (cell.line.lm, cell.line.label, cell.kind) in best]
             explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in shown_cells]
-            sections.append(Section(believe.title, (shown(believe), *explained, Figure(self.trust_charts, ""))))
-            sections += [Section(made.title, (shown(made),)) for made in further]
+            sections.append(Section(believe.title, (believe.table, *explained, Figure(self.trust_charts, ""))))
+            sections += [Section(made.title, (made.table,)) for made in further]
         return sections
 
 
@@ -113,38 +120,57 @@ class Study:
         }
 
     def found(self) -> Document:
-        """Return what was found in each set and the scores of its prompts, for a terminal."""
+        """Return what was found in each set, its scores, and the paper's where it has some, for a terminal."""
         sections = []
         for part in self.sets:
-            scores = [replace(made.table, title=made.title, caption="") for made in part.tables[:1]]
-            blocks = (*finding_points(part.findings), *(relation_tables(part.findings) or scores))
-            sections.append(Section(self._heading(part), blocks))
-        return Document("", sections=tuple(sections))
+            in_short = relation_tables(part.findings, in_short=True)
+            kinds = ("paper",) if in_short else ("all_scores", "paper")
+            tables = (replace(made.table, title=made.title, caption="") for made in part.tables if made.kind in kinds)
+            blocks = (*finding_points(part.findings), *in_short, *tables)
+            sections.append([Section(_FOUND, blocks)])
+        return Document("", sections=tuple(self._named(sections)))
 
-    def _heading(self, part: FactSetStudy) -> str:
-        return f"{part.fact_set}: what was found" if len(self.sets) > 1 else "What was found"
+    def _named(self, sections: list[list[Section]]) -> list[Section]:
+        """Return the sections of all sets; where there are several sets, headings begin with their names."""
+        names = [part.fact_set for part in self.sets]
+        if len(names) == 1:
+            return sections[0]
+        return [
+            replace(section, heading=f"{name}: {section.heading[:1].lower()}{section.heading[1:]}")
+            for name, of_set in zip(names, sections, strict=True)
+            for section in of_set
+        ]
 
     @property
     def sections(self) -> list[Section]:
         """The sections of the page and of the text, in order: first what was found."""
-        sections = []
-        for part in self.sets:
-            headlines, *details = finding_points(part.findings)
-            charts = [] if part.scores is None else [_figure(part.scores)]
-            if part.told:
-                drawings = tuple(replace(drawing, note="") for drawing in part.told)
-                charts.insert(0, Figure(drawings, part.told[0].note))
-            blocks = (headlines, *charts[:1], *details, *relation_tables(part.findings), *charts[1:])
-            sections.append(Section(self._heading(part), blocks))
-        sections += [section for part in self.sets for section in part.sections]
+        sections = self._named([[Section(_FOUND, tuple(part.found))] for part in self.sets])
+        sections += self._named([part.sections for part in self.sets])
         if self.prompts:
             sections.append(Section("What the soft prompts look like", tuple(map(_figure, self.prompts))))
         if self.problems:
             sections.append(Section("What could not be drawn", (Points(self.problems),)))
-        return sections
+        return list(_without_repetition(sections))
+
+
+def _without_repetition(sections: Iterable[Section]) -> Iterator[Section]:
+    """Yield the sections with no sentence of a caption said twice, and without empty columns."""
+    said: set[str] = set()
+
+    def once(block: Block) -> Block:
+        if not isinstance(block, Table | Figure):
+            return block
+        sentences = [one for one in re.split(r"(?<=\.) (?=[A-Z])", block.caption) if one not in said]
+        said.update(sentences)
+        shown = replace(block, caption=" ".join(sentences))
+        return without_empty_columns(shown) if isinstance(shown, Table) else shown
+
+    for section in sections:
+        yield replace(section, blocks=tuple(map(once, section.blocks)))
 
 
 _NARROW = 480
+_FOUND = "What was found"
 
 
 def _figure(drawing: Drawing) -> Figure:
@@ -168,11 +194,12 @@ def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
 
 
 def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> FactSetStudy:
-    compared, cells = same_facts(lines), trust_in(lines, controls)
+    compared = same_facts(lines)
+    cells = trust_in(compared, controls)
     findings = findings_of(compared, cells)
     tables = tables_of(lines, findings, fact_set)
     beside: tuple[str, ...] = ()
-    if any(record["paper"] is not None for table in tables for record in table.records):
+    if any(table.kind == "paper" for table in tables):
         runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
         beside = differences(list(runs.values()))
     return FactSetStudy(
@@ -193,7 +220,7 @@ def report_page(study: Study, name: str, made_with: str = "") -> Document:
     """Return the page of a study of the runs in a folder of that name, which a command made."""
     specs = [run.record.spec for run in study.runs if run.record.spec.control is None]
     return Document(
-        title=f"What the runs of {name} found",
+        title="What these runs found",
         about=(
             ("Folder", name),
             ("Runs", str(len(specs))),

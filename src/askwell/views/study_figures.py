@@ -26,7 +26,7 @@ _HEAVIEST = 6
 
 def drawing_of(name: str, fact_set: str, caption: str, chart: Chart) -> Drawing:
     """Return the figure of that name for a set of facts."""
-    return Drawing(file_stem(name, fact_set), chart, f"{fact_set}: {TEXTS[name]['title']}", caption)
+    return Drawing(file_stem(name, fact_set), chart, TEXTS[name]["title"], caption)
 
 
 def curve_drawing(lines: Sequence[Line], fact_set: str) -> Drawing | None:
@@ -63,7 +63,7 @@ def score_drawing(lines: Sequence[Line], fact_set: str) -> Drawing:
         rows += [IntervalRow(f"{line.label}, {in_words(kind)}", {_PART: interval(parts[kind])}) for kind in parts]
     kinds = [kind for kind in (*map(in_words, ARROWS), _PART) if any(kind in row.marks for row in rows)]
     groups = [group for line in lines for kind in {INIT, *line.groups} if (group := line.group(kind)) is not None]
-    caption = " ".join(caption_of("scores", groups, spread=False))
+    caption = caption_of("scores", groups, spread=False)
     return drawing_of("scores", fact_set, caption, intervals_chart(rows, kinds, measure=_P1))
 
 

@@ -78,13 +78,9 @@ def scores_table(findings: Sequence[LMFindings], fact_set: str) -> StudyTable:
 
 
 def paper_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
-    """Return what was tuned (init, soft, deep, …), as the paper calls it, where it has figures to show below ours."""
-    lines = [line for line in lines if any(paper_score(line, kind, "P@1") is not None for kind in KINDS)]
-    kinds = [
-        kind
-        for kind in KINDS
-        if any(line.group(kind) is not None or paper_score(line, kind, "P@1") is not None for line in lines)
-    ]
+    """Return the cells that the paper also has, with its figures below ours."""
+    kinds = [kind for kind in KINDS if any(line.group(kind) and paper_score(line, kind, "P@1") for line in lines)]
+    lines = [line for line in lines if any(line.group(kind) and paper_score(line, kind, "P@1") for kind in kinds)]
     groups, draft = groups_of(lines, kinds), Draft()
     for line, begins in headed(lines, lambda line: line.lm):
         figures = [
@@ -93,7 +89,7 @@ def paper_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
             for metric in TABLE_METRICS
         ]
         draft.add(line.label, figures, begins=begins, note=_which(line, groups))
-    columns = [ColumnGroup(kind, _METRIC_COLUMNS, in_words(kind)) for kind in kinds]
+    columns = [ColumnGroup(in_words(kind), _METRIC_COLUMNS, f"{kind} in the paper") for kind in kinds]
     return draft.finished("paper", fact_set, columns, caption_of("paper", groups)) if lines else None
 
 
@@ -137,7 +133,7 @@ def effective_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
         ColumnGroup("effective prompts", tuple(map(Column, ("mean", "std", "min", "max")))),
         ColumnGroup("weights", (Column("T", "mean"), Column("entropy", "bits, mean over x"))),
     ]
-    caption = caption_of("effective_prompts", groups_of(tuned, _WEIGHTED), None, spread=False)
+    caption = caption_of("effective_prompts", groups_of(tuned, _WEIGHTED), spread=False)
     return draft.finished("effective_prompts", fact_set, columns, caption)
 
 
@@ -201,7 +197,7 @@ def _label_table(
         draft.rows.append(Row("all (macro F1)", (facts, MISSING, MISSING, one_decimal(found.macro_f1), *beside)))
         draft.records.append(record(line, kind, "macro F1", found.macro_f1))
     columns = [ColumnGroup("", tuple(map(Column, ("facts", "precision", "recall", "F1")))), chosen]
-    caption = caption_of("labels", groups, None, spread=False)
+    caption = caption_of("labels", groups, spread=False)
     return draft.finished("labels", fact_set, columns, caption, file=file, relation=relation)
 
 

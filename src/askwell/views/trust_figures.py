@@ -53,18 +53,18 @@ def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, dict
     return {name: of for name, of in found.items() if times[name] == len(runs) and name != PRIOR_CORRECTED}
 
 
+def is_told(outcome: Outcome) -> bool:
+    """Tell whether the text of a testbed's LM tells a fact."""
+    return Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
+
+
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     """Partition the outcomes by told and withheld, and by cardinality, for relations where these are known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
-
-    def told(outcome: Outcome) -> str:
-        is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
-        return TOLD if is_told else WITHHELD
-
     of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIXES)]
     of_kinds = [outcome for outcome in outcomes if outcome.relation in kinds]
     found = {
-        "told": parted(of_testbed, told, [TOLD, WITHHELD]),
+        "told": parted(of_testbed, lambda one: TOLD if is_told(one) else WITHHELD, [TOLD, WITHHELD]),
         "cardinality": parted(of_kinds, lambda outcome: kinds[outcome.relation], sorted({*kinds.values()})),
     }
     return {name: parts for name, parts in found.items() if parts}

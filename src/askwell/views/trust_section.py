@@ -61,10 +61,10 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
     return draft.finished("believe", fact_set, [ColumnGroup("", columns)], _caption("believe", cells))
 
 
-def _caption(name: str, cells: Sequence[CellTrust]) -> tuple[str, ...]:
+def _caption(name: str, cells: Sequence[CellTrust]) -> str:
     facts, left_out = span([cell.group.facts for cell in cells]), span([cell.group.left_out for cell in cells])
     what = TEXTS[name]["what"].format(facts=facts, left_out=left_out)
-    return what, ranked_among(run for cell in cells for run in cell.group.runs)
+    return f"{what} {ranked_among(run for cell in cells for run in cell.group.runs)}"
 
 
 def _score_figures(cell: CellTrust) -> dict[str, float | None]:
