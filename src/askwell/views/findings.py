@@ -190,8 +190,8 @@ class LMFindings:
         if _told_p(cell.parts) >= _CHANCE or told <= withheld:
             verdict = "It is not clearly better on told facts: everything that it gets right may be a guess."
         return [
-            "A right answer to a withheld fact, which appears nowhere in the LM's text and follows from nothing in it, is "
-            f"a guess: “{cell.label}” gets {_percentage(withheld)} of them right{beside}. {verdict}"
+            "A right answer to a withheld fact, which appears nowhere in the LM's text and follows from nothing in it, "
+            f"is a guess: “{cell.label}” gets {_percentage(withheld)} of them right{beside}. {verdict}"
         ]
 
     def _steps(self, before: str, after: str, what: str) -> list[str]:
