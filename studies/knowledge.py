@@ -22,7 +22,7 @@ from askwell.data.facts import Fact
 from askwell.data.testbed import told_facts
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, knowledge
 from askwell.evaluation.outcomes import Outcome, read_outcomes
-from askwell.evaluation.partitions import HARD, by_control
+from askwell.evaluation.scoring import HARD, by_control
 from askwell.runs.folder import load_runs
 from askwell.runs.record import TEST_OUTCOMES
 from askwell.views.study_cells import KeptRun, kept_runs

@@ -24,7 +24,7 @@ from pages import FINDINGS, fill, table
 
 from askwell import Mixture, load_lm, train
 from askwell.answers.candidates import Candidates
-from askwell.answers.left_out import count_reasons
+from askwell.answers.reply import count_reasons
 from askwell.data.facts import SPLITS, Relation
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import NothingLeft

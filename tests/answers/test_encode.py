@@ -12,8 +12,8 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.answers.encode import ONE_TOKEN, AnswerKind, encode_facts, kind_of_facts
-from askwell.answers.left_out import NOT_SPELT, TOO_MANY_TOKENS
 from askwell.answers.likelihood import gold_log_probs, likelihood
+from askwell.answers.reply import NOT_SPELT, TOO_MANY_TOKENS
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.examine import evaluate_split

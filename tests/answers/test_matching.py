@@ -7,7 +7,7 @@ import pytest
 from builders import tiny
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.matching import RightAnswers, form_of
+from askwell.answers.reply import RightAnswers, form_of
 from askwell.data.facts import Fact, Relation, facts_jsonl
 from askwell.data.readers import parse_facts
 from askwell.errors import BadFile

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 # They differ from machine to machine, or from minute to minute.
-INCIDENTAL = ("seconds", "seconds_to_load", "git")
+INCIDENTAL = ("began", "seconds", "seconds_to_load", "git")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`askwell data …` and `askwell stats` as a shell runs them."""
+"""`askwell data …` as a shell runs it."""
 
 import hashlib
 import json
@@ -125,8 +125,6 @@ def test_pull_says_when_another_folder_is_in_use(askwell, copy, tmp_path, monkey
         (["import", "lama", "/nowhere", "--out", "out"], "/nowhere: there is no such file or folder"),
         (["import", "latin", ".", "--out", "out"], "latin"),
         (["import", "lama", ".", "--out", "out", "--name", "a/b"], "--name 'a/b'"),
-        (["templates", "/nowhere", "--out", "out"], "/nowhere: there is no such file"),
-        (["templates", "/nowhere", "--out", "out", "--min-count", "0"], "--min-count 0: at least 1"),
     ],
 )
 def test_mistakes_are_told_in_one_line(askwell, tmp_path, monkeypatch, arguments, said):
@@ -171,35 +169,3 @@ def test_import_writes_what_other_commands_read(askwell, tmp_path):
     assert (tmp_path / "out/facts/bear/P36.jsonl").read_text() == '{"sub": "Morocco", "obj": "Rabat"}\n'
     again = askwell("data", "import", "bear", folder, "--out", tmp_path / "out")
     assert (again.code, "already" in again.err) == (2, True)
-
-
-def test_frequent_templates_of_sentences_become_prompt_files(askwell, tmp_path):
-    path = tmp_path / "sentences.jsonl"
-    sentences = [{"sentence": f"A k{n} has v{n}.", "x": f"k{n}", "y": f"v{n}", "relation": "HasA"} for n in range(11)]
-    sentences += [{"sentence": f"B k{n} v{n}.", "x": f"k{n}", "y": f"v{n}", "relation": "IsA"} for n in range(10)]
-    path.write_text("\n".join(map(json.dumps, sentences)))
-    finished = askwell("data", "templates", path, "--out", tmp_path / "omcs", "--json")
-    assert finished.json["templates"] == {"HasA": [{"template": "A [X] has [Y].", "count": 11}]}
-    assert [one.name for one in (tmp_path / "omcs").iterdir()] == ["HasA.jsonl"]
-    askwell("data", "templates", path, "--out", tmp_path / "isa.jsonl", "--relation", "IsA", "--min-count", 10)
-    assert json.loads((tmp_path / "isa.jsonl").read_text()) == {"template": "B [X] [Y].", "count": 10}
-
-
-def test_statistics_are_tables_of_relations_and_of_prompts(askwell, copy):
-    nothing = askwell("stats")
-    assert (nothing.code, "askwell data pull" in nothing.err) == (2, True)
-    tables = askwell("stats", "--data", copy, "--json").json
-    assert list(tables) == ["relation_statistics", "prompt_statistics"]
-    assert tables["relation_statistics"]["google_re"] == {
-        "relations": 1,
-        "avg_unique_x": 4,
-        "avg_unique_y": 3,
-        "min_pairs": 4,
-        "max_pairs": 4,
-        "mean_pairs": 4,
-    }
-    assert tables["prompt_statistics"]["google_re-sin"]["avg_tokens"] == 6.0
-    assert tables["prompt_statistics"]["conceptnet"] is None
-    shown = askwell("stats", "--data", copy).out
-    assert "missing" in shown
-    assert "google_re-sin" in shown

@@ -72,7 +72,7 @@ def test_commands_are_listed_in_the_order_of_their_use(askwell, monkeypatch):
 
 
 def test_words_that_are_left_over_and_templates_without_blanks(askwell, lms, facts, tmp_path):
-    done = askwell("stats", "testbed:capital")
+    done = askwell("testbed", "list", "testbed:capital")
     assert done.code == 2
     assert "'testbed:capital'" in done.err
     assert "after its option" in done.err

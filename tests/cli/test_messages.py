@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 import askwell as library
-from askwell.answers.left_out import TOO_MANY_TOKENS
+from askwell.answers.reply import TOO_MANY_TOKENS
 from askwell.cli.terminal import note_left_out_facts
 from askwell.errors import BadFile, BadOption, LMUnavailable
 from askwell.evaluation.scoring import LeftOut

@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,10 @@ from data_server import DataServer
 from tiny_sets import CONTENT, TINY, UPSTREAM, manifest_of
 
 from askwell.data import published as catalogue
+
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[2] / "scripts")
+)  # some of what is tested is no part of the package
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from sentence_templates import frequent_templates, write_templates
 
 from askwell.data.names import load_prompts
-from askwell.data.templates import frequent_templates, write_templates
 from askwell.errors import BadFile, NothingLeft
 
 

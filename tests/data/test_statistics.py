@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from paper_statistics import prompt_statistics, relation_statistics
 
-from askwell.data.split_audit import prompt_statistics, relation_statistics
 from askwell.errors import BadFile
 
 # The two cells that the paper misprints, as counted by a separate script over the raw lines.

@@ -11,8 +11,8 @@ from builders.specs import paper_spec
 
 from askwell.answers import listed
 from askwell.answers.candidates import Candidates
-from askwell.answers.left_out import NOT_ONE_TOKEN
 from askwell.answers.listed import NOT_A_CANDIDATE, best_first
+from askwell.answers.reply import NOT_ONE_TOKEN
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
 from askwell.evaluation.examine import evaluate_split

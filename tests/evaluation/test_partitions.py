@@ -4,7 +4,7 @@ import pytest
 from builders.outcomes import outcome
 
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.partitions import by_control, partitions_of, scores_of_parts
+from askwell.evaluation.scoring import by_control, partitions_of, scores_of_parts
 
 TRAIN = [Fact(f"t{n}", "often") for n in range(10)] + [Fact("t", "once"), Fact("u", "twice"), Fact("v", "twice")]
 RELATION = Relation.of("r", TRAIN, [Fact("d", "dev only")], [Fact("e", "once")])

@@ -8,7 +8,7 @@ from test_labels import KIND_OF, KINDS, RELATION
 from askwell.answers.candidates import Candidates
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.examine import evaluate_split
-from askwell.evaluation.ranked_pairs import RankedPairs, pairs_together, ranked_pairs
+from askwell.evaluation.labels import RankedPairs, pairs_together, ranked_pairs
 from askwell.evaluation.scoring import together
 from askwell.views.scores import evaluation_blocks
 

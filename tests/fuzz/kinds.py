@@ -18,6 +18,7 @@ from fuzz import hostile
 from fuzz.draws import Draws
 
 from askwell.cli.main import app
+from askwell.runs.folder import write_remarks
 
 TEMPLATE = "[X] lies in [Y] ."
 
@@ -58,6 +59,7 @@ def make_world(folder: Path) -> None:
     on_bert = ("--lm", folder / "lms" / "bert", "--facts", folder / "data" / "facts" / "places" / "capital")
     budget = ("--pairs", 12, "--prompts", TEMPLATE, "--prompts", "[X] is [Y]")
     assert exit_code("train", *on_bert, *budget, "--out", folder / "run") == 0
+    write_remarks(folder / "run", name="capitals", note="the first try")
     assert exit_code("sweep", write_sweep(folder, folder / "sweep.toml"), "--store", folder / "store") == 0
     (run,) = (folder / "store" / "runs").iterdir()
     (folder / "store" / "failed").mkdir()
@@ -98,7 +100,7 @@ def resumed(folder: Path, out: Path) -> list[object]:
 
 
 def write_tables(folder: Path) -> None:
-    """Files of facts, x's, prompts, candidates, labels and sentences, in every format."""
+    """Files of facts, x's, prompts, candidates, and labels, in every format."""
     pairs = [*PAIRS, ("Quito", "Peru"), ("Cuba", "Havana")]
     for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
         lines = [delimiter.join(pair) for pair in (("x", "y"), *pairs)]
@@ -113,8 +115,6 @@ def write_tables(folder: Path) -> None:
     (folder / "prompts.txt").write_text(f"# by hand\n{TEMPLATE}\n[X] is the city of [Y] .\n")
     (folder / "candidates.txt").write_text("France\nItaly\nPeru\nNorway\nReykjavik\n")
     (folder / "labels.txt").write_text("good: France, Italy\nbad: Peru\n")
-    sentences = [{"sentence": f"The {x} is in {y} .", "x": x, "y": y, "relation": "in"} for x, y in pairs[:4]]
-    (folder / "sentences.jsonl").write_text("".join(json.dumps(line) + "\n" for line in sentences))
     of_others = folder / "lama" / "TREx"
     of_others.mkdir(parents=True)
     (of_others / "P17.jsonl").write_text("\n".join(lines) + "\n")
@@ -205,7 +205,7 @@ def _facts_folder(data: Draws, world: World, case: Path) -> Arguments:
         case _:
             split.write_bytes(hostile.spoil_json_lines(data, split.read_bytes()))
     source = hostile.chosen(data, ("places", "places/capital"))
-    command = hostile.chosen(data, (["audit", source], ["stats"], ["data", "verify"], ["data", "list"]))
+    command = hostile.chosen(data, (["audit", source], ["data", "verify"], ["data", "list"]))
     return [*command, "--data", case / "data", *hostile.chosen(data, ((), ("--json",)))]
 
 
@@ -234,11 +234,6 @@ def _words(data: Draws, world: World, _case: Path) -> Arguments:
 
 def _maybe_json(data: Draws) -> Sequence[str]:
     return hostile.chosen(data, ((), ("--json",)))
-
-
-def _sentences(data: Draws, world: World, case: Path) -> Arguments:
-    path = _file(data, world, case, "sentences.jsonl")
-    return ["data", "templates", path, "--out", "found", "--min-count", 1, *_maybe_json(data)]
 
 
 def _of_others(data: Draws, world: World, case: Path) -> Arguments:
@@ -289,7 +284,8 @@ def _run_folder(data: Draws, world: World, case: Path) -> Arguments:
     """The files of a run: its record, environment, history and tables."""
     run = case / "run"
     shutil.copytree(world.run, run)
-    names = ("run.json", "environment.json", "history.jsonl", "facts.parquet", "dev.parquet", "controls.parquet")
+    names = ("run.json", "environment.json", "about.json", "history.jsonl", "facts.parquet", "dev.parquet")
+    names += ("controls.parquet",)
     _spoil_in_place(data, run / hostile.chosen(data, names), case)
     return hostile.chosen(
         data,
@@ -451,7 +447,6 @@ def base_commands(world: World) -> dict[tuple[str, ...], Arguments]:
         ("report",): (world.run, "--out", "report", "--drawn", "0", "--format", "csv"),
         ("serve",): (world.run, "--port", "0"),
         ("export",): (world.run, "--out", "run.html"),
-        ("stats",): ("--data", world.folder / "data"),
         ("lm", "list"): (),
         ("lm", "pull"): ("smollm2",),
         ("lm", "info"): (world.bert,),
@@ -459,7 +454,6 @@ def base_commands(world: World) -> dict[tuple[str, ...], Arguments]:
         ("data", "pull"): (),
         ("data", "verify"): ("--data", world.folder / "data"),
         ("data", "import"): ("lama", world.folder / "files" / "lama", "--out", "imported"),
-        ("data", "templates"): (world.folder / "files" / "sentences.jsonl", "--out", "found"),
         ("testbed",): (),
         ("testbed", "list"): (),
     }
@@ -506,7 +500,6 @@ KINDS: dict[str, Kind] = {
     "xs": Kind(80, _xs),
     "candidates": Kind(40, _candidates),
     "typed words": Kind(80, _words),
-    "sentences": Kind(120, _sentences),
     "data of others": Kind(150, _of_others),
     "sweeps": Kind(220, _sweep),
     "run folders": Kind(100, _run_folder),

@@ -43,16 +43,6 @@ def query(path: Path, sql: str) -> None:
         database.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)")
 
 
-def test_templates_of_sentences_as_json(world: World, tmp_path: Path, capsys) -> None:
-    """A Counter inside a dataclass lost its keys."""
-    sentences = [{"sentence": "Paris is in France", "x": "Paris", "y": "Peru", "relation": "in"}]
-    sentences += [{"sentence": "Paris is in France", "x": "Paris", "y": "France", "relation": "in"}]
-    (tmp_path / "s.jsonl").write_text("".join(json.dumps(line) + "\n" for line in sentences))
-    out = ("--out", tmp_path / "found", "--min-count", 1, "--json")
-    assert exit_code("data", "templates", tmp_path / "s.jsonl", *out) == 0
-    assert json.loads(capsys.readouterr().out)["left_out"] == {"y is not in the sentence": 1}
-
-
 @pytest.mark.parametrize(
     ("sql", "problem"),
     [

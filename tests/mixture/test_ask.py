@@ -14,8 +14,8 @@ from builders.specs import paper_spec
 from askwell.answers import one_token
 from askwell.answers import open as open_answers
 from askwell.answers.candidates import Candidates, load_candidates
-from askwell.answers.left_out import NOT_ONE_TOKEN, count_reasons
 from askwell.answers.one_token import OneTokenAnswers
+from askwell.answers.reply import NOT_ONE_TOKEN, count_reasons
 from askwell.data.facts import Fact
 from askwell.errors import BadFile, NotFinite, NothingLeft, UsageError
 from askwell.lms.batches import Words

@@ -14,7 +14,7 @@ SOURCE = Path(askwell.__file__).parent
 # A part imports only from those above it. ARCHITECTURE.md shows the order.
 ORDER = [
     ["version", "errors"],
-    ["calls", "files", "paper"],
+    ["files", "paper"],
     ["specs"],
     ["data"],
     ["lms"],

@@ -9,8 +9,20 @@ from builders.stores import A, B, keep, new_store, record_of, spec_of
 
 from askwell.errors import BadFile, BadOption, DamagedFile
 from askwell.evaluation.outcomes import read_outcomes, write_outcomes
-from askwell.runs.folder import check_folder, clear_folder, is_run, load_runs, outcomes_of, read_run, write_run
+from askwell.runs.folder import (
+    check_folder,
+    clear_folder,
+    delete_run,
+    hold_folder,
+    is_run,
+    load_runs,
+    outcomes_of,
+    read_run,
+    write_remarks,
+    write_run,
+)
 from askwell.runs.query import choose_run, select_runs
+from askwell.runs.record import Remarks
 
 
 def save(folder, ranks=(1, 20), relation=A, **spec):
@@ -104,3 +116,34 @@ def test_a_folder_is_cleared_of_a_run_and_of_nothing_else(tmp_path):
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["README.md", "notes.txt"]
     write_outcomes([], tmp_path / "run" / "facts.parquet")
     assert not is_run(tmp_path / "run")
+
+
+def test_a_run_is_named_noted_and_deleted(tmp_path):
+    folder = tmp_path / "run"
+    save(folder)
+    record = (folder / "run.json").read_bytes()
+    assert read_run(folder).remarks == Remarks()
+    write_remarks(folder, name=" first try ")
+    write_remarks(folder, note="ten prompts,\nno examples")
+    assert json.loads((folder / "about.json").read_text()) == {"name": "first try", "note": "ten prompts,\nno examples"}
+    assert read_run(folder).remarks == Remarks(name="first try", note="ten prompts,\nno examples")
+    for wrong in ("two\nlines", "x" * 201, "\ud800"):
+        with pytest.raises(BadOption, match=r"single line|at most 200|unicode"):
+            write_remarks(folder, name=wrong)
+    write_remarks(folder, name="", note="")
+    assert not (folder / "about.json").exists()
+    assert (folder / "run.json").read_bytes() == record
+    (folder / "about.json").write_text("[]")
+    with pytest.raises(DamagedFile, match=r"about\.json"):
+        read_run(folder)
+    with hold_folder(folder), pytest.raises(BadOption, match="in use"):
+        delete_run(folder)
+    (folder / "mine.txt").write_text("mine")
+    delete_run(folder)
+    assert [path.name for path in folder.iterdir()] == ["mine.txt"]
+    with pytest.raises(BadFile, match="no complete run"):
+        delete_run(folder)
+    (folder / "mine.txt").unlink()
+    save(folder)
+    delete_run(folder)
+    assert not folder.exists()

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
 
-from askwell.calls import checked, checked_or
 from askwell.data.facts import Relation
-from askwell.errors import AskwellError, BadFile, BadOption
+from askwell.errors import AskwellError, BadFile, BadOption, checked, checked_or
 from askwell.files import read_text
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.left_out import NOT_ONE_TOKEN, NOT_SPELT, TOO_MANY_TOKENS, LeftOutFact, no_facts_left
+from askwell.answers.reply import NOT_ONE_TOKEN, NOT_SPELT, TOO_MANY_TOKENS, LeftOutFact, no_facts_left
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import BadOption
 from askwell.lms.batches import PLACES, TokenisedTexts, Words

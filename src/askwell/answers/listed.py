@@ -14,10 +14,8 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind, EncodedFacts
-from askwell.answers.left_out import LeftOutFact
 from askwell.answers.likelihood import Likelihood, ReadOnce
-from askwell.answers.matching import form_of
-from askwell.answers.reply import PromptReply, Replies, Reply
+from askwell.answers.reply import LeftOutFact, PromptReply, Replies, Reply, form_of
 from askwell.answers.strategy import Answers, BatchNotes, Golds, Prior, PromptAnswers, Ranking, sum_dtype
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft

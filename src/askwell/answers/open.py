@@ -17,8 +17,7 @@ from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import EncodedFacts
-from askwell.answers.matching import RightAnswers
-from askwell.answers.reply import PromptReply, Replies, Reply
+from askwell.answers.reply import PromptReply, Replies, Reply, RightAnswers
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation

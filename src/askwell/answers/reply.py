@@ -1,8 +1,15 @@
-"""What a mixture answers, as plain data: code that only receives answers needs no torch."""
+"""What a mixture answers, which facts it is not asked, and what counts as the same answer, as plain data: code that
+only receives answers needs no torch."""
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from askwell.data.facts import Fact
+from askwell.errors import NothingLeft
+from askwell.specs.mixture_spec import Match
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted, per_cent
 from askwell.views.to_files import AsFrame, Records
@@ -94,3 +101,61 @@ class PromptReply:
     y: str
     """Empty if it finds no answer."""
     probability: float
+
+
+# ── facts that cannot be asked ────────────────────────────────────────────────────────────────────────────────────────
+
+NOT_ONE_TOKEN = "y is not one token of the LM"
+TOO_MANY_TOKENS = "y has more tokens than the longest answer may have"
+NOT_SPELT = "y has a character that the LM's tokenizer does not know"
+
+
+@dataclass(frozen=True)
+class LeftOutFact:
+    """A fact that is not asked, and why."""
+
+    fact: Fact
+    reason: str
+
+
+def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:
+    """Return how many facts were left out for each reason."""
+    return dict(Counter(fact.reason for fact in left_out))
+
+
+def way_out_of(reason: str) -> str:
+    """Return what to do about facts that were left out for this reason, if anything."""
+    return "; `askwell train --longest-answer N` allows for more" if reason == TOO_MANY_TOKENS else ""
+
+
+def no_facts_left(what: str, left_out: Iterable[LeftOutFact]) -> NothingLeft:
+    """Return the error for when all facts were left out, with what can be done about it."""
+    reasons = count_reasons(left_out)
+    return NothingLeft(what, reasons, "".join(way_out_of(reason) for reason in reasons))
+
+
+# ── what counts as the same answer ────────────────────────────────────────────────────────────────────────────────────
+
+_ARTICLE = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = re.compile(r"[^\w\s]|_")
+
+
+def form_of(text: str, match: Match) -> str:
+    """Return what an answer is compared by."""
+    if match == "exact":
+        return text
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    words = _ARTICLE.sub(" ", _PUNCTUATION.sub("", folded)).split()
+    return " ".join(words) or folded  # an answer that is nothing but an article, or a sign, is itself
+
+
+class RightAnswers:
+    """Right answers, which a text can be `in`; `without` is one that is not looked for, such as y itself."""
+
+    def __init__(self, texts: Iterable[str], match: Match, without: str | None = None) -> None:
+        self._forms = {form_of(text, match) for text in texts if match == "loose" or text != without}
+        self._match: Match = match
+        self._without = without
+
+    def __contains__(self, text: str) -> bool:
+        return text != self._without and form_of(text, self._match) in self._forms

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind, EncodedFacts
-from askwell.answers.left_out import LeftOutFact
 from askwell.answers.likelihood import Likelihood, ReadOnce, likelihood, read_once
-from askwell.answers.reply import PromptReply, Replies
+from askwell.answers.reply import LeftOutFact, PromptReply, Replies
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft, UsageError
 from askwell.lms.batches import PLACES, Words

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from askwell.answers.encode import EncodedRelation
-from askwell.answers.left_out import count_reasons
+from askwell.answers.reply import count_reasons
 from askwell.mixture.description import About
 from askwell.mixture.learned_from import LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture

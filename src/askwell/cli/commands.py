@@ -163,11 +163,6 @@ COMMANDS = (
         ("askwell audit testbed:capital", "askwell audit trex_original --clean --out cleaned"),
         group=_DATA,
     ),
-    Command(
-        "stats", "data:stats", "Print the paper's statistics of relations and prompts.",
-        ("askwell stats", "askwell stats --data my-copy"),
-        group=_DATA,
-    ),
 )  # fmt: skip
 
 GROUPS = {
@@ -192,8 +187,6 @@ GROUPS = {
                     ("askwell data verify",)),
             Command("import", "data:import_data", "Convert LAMA, LPAQA, AutoPrompt, OptiPrompt or BEAR.",
                     ("askwell data import lama LAMA/data --out my-data",)),
-            Command("templates", "data:find_templates", "Find frequent templates in marked sentences.",
-                    ("askwell data templates sentences.jsonl --out prompts",)),
         ),
     ),
     "testbed": (

@@ -1,5 +1,5 @@
-"""Commands about what there is to work with: facts and prompts (audits, statistics, the published sets, other projects'
-data), the testbeds, and LMs."""
+"""Commands about what there is to work with: facts and prompts (audits, the published sets, other projects' data), the
+testbeds, and LMs."""
 
 import os
 from pathlib import Path
@@ -18,11 +18,8 @@ from askwell.data.split_audit import (
     audit_sentences,
     audit_set,
     need_new_folder,
-    prompt_statistics,
-    relation_statistics,
     write_clean,
 )
-from askwell.data.templates import frequent_templates, write_templates
 from askwell.data.testbed import PREFIX, PREFIXES, SECOND, all_lms, relations, testbed_listing
 from askwell.errors import BadOption
 from askwell.files import to_json
@@ -30,10 +27,9 @@ from askwell.views.document import table
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from askwell.data.published import DataSet, Pulled
-    from askwell.data.split_audit import Statistics
 
 Sets = Annotated[
     list[str] | None,
@@ -125,31 +121,6 @@ def import_data(
         print_json(imported.as_json(out))
 
 
-def find_templates(
-    sentences: Path, /, *, out: Path, relation: str | None = None, min_count: int = 11, json: Json = False
-) -> None:
-    """Find frequent templates in sentences with marked x and y; ConceptNet's prompts were found this way.
-
-    Sentences in which x or y does not occur, or occurs more than once, are left out and counted.
-
-    Args:
-        sentences: A file of JSON lines such as {"sentence": "You are likely to find a book in a library.", "x": "book",
-            "y": "library", "relation": "AtLocation"}. x and y are words as written in the sentence, or positions
-            [start, end] in it, counted in characters from 0.
-        out: The prompt file to write; without --relation, a folder, which gets one file per relation.
-        relation: Use only sentences of this relation, and those that name none.
-        min_count: In how many sentences a template must occur; 11 is ConceptNet's "more than 10".
-    """
-    found = frequent_templates(sentences, min_count, relation)
-    write_templates(found, out, one_file=relation is not None)
-    kept = sum(map(len, found.templates.values()))
-    note(f"{counted(found.read, 'sentence')} read; {kept} of {counted(found.distinct, 'template')} kept, in {out}")
-    for reason, count in sorted(found.left_out.items()):
-        note(f"left out: {counted(count, 'sentence')}, since {reason}")
-    if json:
-        print_json(found.as_json(out))
-
-
 def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
     note(f"pulling from {mirror()}")
     with bar("pulling") as shown:
@@ -158,46 +129,6 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
             shown(done // 1000, total // 1000, f"kB, {counted(files, 'file')}")
 
         return pull_sets(chosen, follow, note=note)
-
-
-_HEADINGS = {
-    "avg_unique_x": "distinct x",
-    "avg_unique_y": "distinct y",
-    "min_pairs": "fewest pairs",
-    "max_pairs": "most",
-    "mean_pairs": "mean",
-    "avg_prompts": "prompts",
-    "min_prompts": "fewest",
-    "max_prompts": "most",
-    "avg_tokens": "tokens",
-}
-
-
-def stats(*, data: Data = None, json: Json = False) -> None:
-    """Print the paper's statistics of relations and prompts, counted on the data folder or the pulled data.
-
-    Pairs are lines of all splits, including repeated ones; distinct x and y are means over relations. Tokens are
-    separated by white space, both blanks included, and averaged over prompts.
-    """
-    folder = need_data_folder(data)
-    of_relations, of_prompts = relation_statistics(folder), prompt_statistics(folder)
-    if json:
-        print_json({"relation_statistics": of_relations, "prompt_statistics": of_prompts})
-        return
-    _print_statistics("Relations", of_relations)
-    _print_statistics("Prompts", of_prompts)
-    note(
-        "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
-        " on the published files, they are 1581 and 552."
-    )
-
-
-def _print_statistics(title: str, rows: "Mapping[str, Statistics | None]") -> None:
-    keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in row))
-    headings = [_HEADINGS.get(key, key) for key in keys] or ["facts"]  # a folder in which every set is missing
-    missing = ["missing", *[""] * (len(headings) - 1)]
-    texts = [(name, *(missing if row is None else map(str, row.values()))) for name, row in rows.items()]
-    show(table(("", *headings), texts, numbers=headings, title=title))
 
 
 def list_testbed(*, json: Json = False) -> None:

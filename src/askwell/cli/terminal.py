@@ -90,7 +90,7 @@ def note_loading(*names: str | None) -> None:
 
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
     """Note how many facts of a split could not be asked and why, and name some of them."""
-    from askwell.answers.left_out import way_out_of
+    from askwell.answers.reply import way_out_of
 
     for reason, count in sorted(reasons.items()):
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]

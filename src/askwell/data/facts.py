@@ -10,8 +10,7 @@ from itertools import chain, combinations, groupby
 from operator import attrgetter
 from typing import Literal, get_args, overload
 
-from askwell.calls import checked_or
-from askwell.errors import BadOption, did_you_mean
+from askwell.errors import BadOption, checked_or, did_you_mean
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.to_files import AsFrame, Records

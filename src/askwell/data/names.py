@@ -1,5 +1,5 @@
-"""What a name refers to: testbed:capital, trex_original/P19 in the data folder, a path, or a whole set of relations;
-and where the data folder is."""
+"""What a name refers to: testbed:capital, trex_original/P19 in the data folder, a path, a data set of the Hugging Face
+hub, or a whole set of relations; and where the data folder is."""
 
 import difflib
 import json
@@ -10,9 +10,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from askwell.calls import checked
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
-from askwell.data.on_the_hub import HUB, read_hub
 from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, relation_in_memory, text_of
 from askwell.data.split import SplitRule, rule_with, split_relation
 from askwell.data.templates import Template, parse_template, read_templates
@@ -24,8 +22,9 @@ from askwell.data.testbed import (
     testbed_prompts,
     testbed_relation,
 )
-from askwell.errors import BadFile, BadOption, NoPrompts, UsageError, first_few
+from askwell.errors import BadFile, BadOption, NoPrompts, UsageError, checked, first_few
 from askwell.files import cache_folder
+from askwell.views.printable import clipped
 
 VARIABLE = "ASKWELL_DATA"
 _LAMA = Path("meta/lama_relations.jsonl")
@@ -340,3 +339,33 @@ def cardinalities(names: Iterable[str], data: Path | None = None) -> dict[str, s
 def _lama_kinds(path: Path) -> dict[str, str]:
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return {record["relation"]: record["type"] for record in records if "type" in record}
+
+
+# ── data sets of the Hugging Face hub ─────────────────────────────────────────────────────────────────────────────────
+
+HUB = "hub:"
+
+
+def read_hub(source: str) -> tuple[str, Any]:
+    """Return the name of a data set and its rows, given hub:NAME:SPLIT, or its splits, given hub:NAME.
+
+    NAME is that of a data set, `owner/name` or a folder on this machine; one of its configurations is named after a
+    "@": hub:owner/name@config:train. SPLIT is whatever `datasets` takes, such as train[:500].
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise BadOption(
+            f"{source}: data sets of the hub are read by `datasets`, which is not installed: pip install 'askwell[hub]'"
+        ) from None
+    name, _, split = source.removeprefix(HUB).partition(":")
+    path, _, config = name.partition("@")
+    if not path:
+        raise BadOption(f"{source} names no data set: write hub:NAME:SPLIT, e.g. hub:owner/capitals:train")
+    try:
+        rows: Any = datasets.load_dataset(path, config or None, split=split or None)
+    except Exception as error:  # datasets raises errors of many libraries
+        problem = str(error).strip().splitlines() or [type(error).__name__]
+        raise BadFile(source, f"datasets cannot read it: {clipped(problem[0], 300)}") from error
+    only = next(iter(rows.values())) if not split and len(rows) == 1 else None
+    return Path(path).name, rows if only is None else only

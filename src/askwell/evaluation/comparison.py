@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from pydantic import Field
 
-from askwell.calls import checked
-from askwell.errors import BadOption, NothingSettled, UsageError, first_few
+from askwell.errors import BadOption, NothingSettled, UsageError, checked, first_few
 from askwell.evaluation.metrics import Metric, metric_named
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test

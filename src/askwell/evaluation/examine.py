@@ -14,14 +14,13 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import EncodedRelation
-from askwell.answers.left_out import no_facts_left
+from askwell.answers.reply import no_facts_left
 from askwell.answers.strategy import Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import NothingLeft
 from askwell.evaluation.knowledge import PRIOR, PRIOR_CORRECTED, Controls, priors_of
-from askwell.evaluation.labels import label_figures
+from askwell.evaluation.labels import label_figures, ranked_pairs
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranked_pairs import ranked_pairs
 from askwell.evaluation.scoring import Evaluation, Progress, outcomes_of
 from askwell.mixture.mixture import Mixture
 from askwell.views.to_text import Bar

@@ -1,4 +1,5 @@
-"""Evaluations: the outcomes of facts, and the scores that follow from them."""
+"""Evaluations: the outcomes of facts, the scores that follow from them, and those of parts of the facts (seen and
+unseen ys, easy and hard facts)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from askwell.answers.left_out import LeftOutFact, count_reasons
-from askwell.answers.matching import RightAnswers
+from askwell.answers.reply import LeftOutFact, RightAnswers, count_reasons
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.evaluation.confidence import calibration, questions_of
-from askwell.evaluation.labels import LabelFigures, added
+from askwell.evaluation.labels import LabelFigures, RankedPairs, added, pairs_together
 from askwell.evaluation.metrics import (
     LOG_LOSS,
     METRICS,
@@ -26,8 +26,6 @@ from askwell.evaluation.metrics import (
     units_of,
 )
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.partitions import PartScores, scores_of_parts
-from askwell.evaluation.ranked_pairs import RankedPairs, pairs_together
 from askwell.specs.mixture_spec import AnswersName, Match
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
@@ -37,11 +35,89 @@ from askwell.views.to_text import ShowsItself
 if TYPE_CHECKING:  # records of runs are read without torch
     from askwell.answers.encode import EncodedFacts
     from askwell.answers.strategy import Answers, Ranking
+from bisect import bisect_right
+from collections import Counter
 
+from askwell.data.split_audit import is_inside
 
 Progress = Callable[[int, int], None] | bool | None
 """A function that is called with the number of facts done and their total, or whether a terminal or notebook may show a
 progress bar if it takes long."""
+
+
+# ── parts of the facts ────────────────────────────────────────────────────────────────────────────────────────────────
+
+Parts = dict[str, list[Outcome]]
+PartScores = dict[str, int | float]
+"""The number of facts of a part, and their scores."""
+
+SEEN, UNSEEN = "seen y", "unseen y"
+INSIDE, NOT_INSIDE = "y in x", "y not in x"
+EASY, HARD, NOT_ASKED = "easy", "hard", "no control"
+_EDGES = (1, 10, 100)
+_FREQUENCIES = ("0", "1–9", "10–99", "100+")
+"""How many train lines have y: each edge begins a part."""
+_LENGTHS = ("1", "2", "3", "4+")
+"""How many words x has, split at white space."""
+
+
+def parted(outcomes: Sequence[Outcome], label: Callable[[Outcome], str], order: Sequence[str]) -> Parts:
+    """Partition outcomes by their labels, in this order; parts without an outcome are left out."""
+    parts: Parts = {name: [] for name in order}
+    for outcome in outcomes:
+        parts[label(outcome)].append(outcome)
+    return {name: members for name, members in parts.items() if members}
+
+
+def by_control(outcomes: Sequence[Outcome], controls: Sequence[Sequence[Outcome]]) -> Parts:
+    """Partition outcomes into easy facts, which some control gets right (rank 1), and hard ones, which all get wrong.
+
+    Facts that no control was asked about are a part of their own.
+    """
+    easy, asked = set(), set()
+    for control in controls:
+        for outcome in control:
+            fact = (outcome.relation, outcome.x, outcome.y)
+            asked.add(fact)
+            if outcome.rank <= 1:
+                easy.add(fact)
+
+    def label(outcome: Outcome) -> str:
+        fact = (outcome.relation, outcome.x, outcome.y)
+        return EASY if fact in easy else HARD if fact in asked else NOT_ASKED
+
+    return parted(outcomes, label, [EASY, HARD, NOT_ASKED])
+
+
+def partitions_of(
+    outcomes: Sequence[Outcome], relation: Relation, controls: Sequence[Sequence[Outcome]] = ()
+) -> dict[str, Parts]:
+    """Return all partitions of the outcomes of a relation by name: by control, if there are any, by whether and how
+    often y occurs in train, by whether it is a part of x regardless of case (LAMA-UHN has those where it is not), and
+    by the length of x."""
+    lines = Counter(fact.y for fact in relation.train)
+
+    def frequency(outcome: Outcome) -> str:
+        return _FREQUENCIES[bisect_right(_EDGES, lines[outcome.y])]
+
+    def length(outcome: Outcome) -> str:
+        return _LENGTHS[min(len(outcome.x.split()), len(_LENGTHS)) - 1]
+
+    by_ease = {"control": by_control(outcomes, controls)} if controls else {}
+    return by_ease | {
+        "seen y": parted(outcomes, lambda one: SEEN if one.y in lines else UNSEEN, [SEEN, UNSEEN]),
+        "y in x": parted(outcomes, lambda one: [NOT_INSIDE, INSIDE][is_inside(one.y, one.x)], [INSIDE, NOT_INSIDE]),
+        "frequency of y": parted(outcomes, frequency, _FREQUENCIES),
+        "length of x": parted(outcomes, length, _LENGTHS),
+    }
+
+
+def scores_of_parts(parts: Parts) -> dict[str, PartScores]:
+    """Return the number of facts of each part, and their scores."""
+    return {label: {"facts": len(outcomes), **scores_of(outcomes)} for label, outcomes in parts.items()}
+
+
+# ── scores ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)

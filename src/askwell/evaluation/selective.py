@@ -13,8 +13,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.left_out import count_reasons
-from askwell.answers.reply import PromptReply, Replies
+from askwell.answers.reply import PromptReply, Replies, count_reasons
 from askwell.errors import BadOption, DamagedFile, UsageError
 from askwell.evaluation.confidence import Threshold, learn_threshold, questions_of
 from askwell.evaluation.scoring import Evaluation

@@ -15,10 +15,9 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
-from askwell.answers.left_out import count_reasons
-from askwell.calls import checked
+from askwell.answers.reply import count_reasons
 from askwell.data.facts import Relation, SplitName
-from askwell.errors import BadOption
+from askwell.errors import BadOption, checked
 from askwell.evaluation.confidence import (
     AnswerSets,
     Calibration,

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from askwell.calls import checked
-from askwell.errors import BadOption
+from askwell.errors import BadOption, checked
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import identify
 

@@ -9,8 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from askwell.calls import checked_or
-from askwell.errors import BadOption
+from askwell.errors import BadOption, checked_or
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
 from askwell.lms.hooked import (

@@ -1,8 +1,9 @@
-"""Loads frozen LMs: the testbed's, pulled ones, a checkpoint folder, a GGUF file, or a name on the hub; and makes
-control LMs, which are like a given one, but without its knowledge: whatever tuning elicits from them was put there by
-tuning."""
+"""Loads frozen LMs: the testbed's, pulled ones, a checkpoint folder, an adapter, a GGUF file, or a name on the hub; and
+makes control LMs, which are like a given one, but without its knowledge: whatever tuning elicits from them was put
+there by tuning."""
 
 import copy
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,15 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from askwell.calls import checked
-from askwell.errors import BadOption
-from askwell.lms.adapters import is_adapter, load_adapter
-from askwell.lms.checkpoints import built_in_folder, load_checkpoint_files, named_tokenizer, public_name
+from askwell.errors import BadOption, LMUnavailable, checked
+from askwell.lms.checkpoints import (
+    built_in_folder,
+    find_tokenizer,
+    load_checkpoint_files,
+    named_tokenizer,
+    public_name,
+    quiet,
+)
 from askwell.lms.families import family_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity, identify, key_of_files, recall, remember
@@ -128,3 +134,58 @@ def _with_random_embeddings(model: PreTrainedModel, seed: int) -> PreTrainedMode
     drawn = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
     table.copy_(drawn * float(known.std()) + float(known.mean()))
     return copied
+
+
+# ── adapters ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_CONFIG = "adapter_config.json"
+_BASE = "base_model_name_or_path"
+
+
+def is_adapter(name: str) -> bool:
+    """Tell whether a name is a folder with an adapter, and no LM of its own."""
+    folder = Path(name)
+    return (folder / _CONFIG).is_file() and not (folder / "config.json").is_file()
+
+
+def load_adapter(
+    name: str,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    device_map: str | dict[str, Any] | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the LM that an adapter belongs to, with the adapter merged into its weights, and its tokenizer: the given
+    one, else the adapter's, else the LM's."""
+    folder = Path(name)
+    base = _base_of(name, folder / _CONFIG)
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise LMUnavailable(f"`lm` {name}: an adapter needs peft, which is not installed: pip install peft") from None
+    try:
+        if tokenizer is None and (folder / "tokenizer_config.json").is_file():
+            with quiet():
+                tokenizer = find_tokenizer(name, trust_remote_code=False)
+        model, used, _ = load_checkpoint_files(str(built_in_folder(base) or base), None, tokenizer, device_map)
+    except LMUnavailable as error:
+        problem = str(error).removesuffix(".")
+        raise LMUnavailable(f"{problem}. It is the {_BASE} of the adapter {name}, in its {_CONFIG}") from None
+    try:
+        with quiet():
+            adapted: Any = PeftModel.from_pretrained(model, name)
+    except Exception as error:  # broken files cause all kinds of errors in several libraries
+        reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+        raise LMUnavailable(f"`lm` {name}: the adapter cannot be put on {base} ({reason})") from error
+    if not hasattr(adapted.base_model, "merge_and_unload"):
+        kind = adapted.peft_config[adapted.active_adapter].peft_type.value
+        raise LMUnavailable(f"`lm` {name}: an adapter of the kind {kind} cannot be merged into weights; LoRA's can")
+    return adapted.merge_and_unload(), used
+
+
+def _base_of(name: str, path: Path) -> str:
+    try:
+        base = json.loads(path.read_text(encoding="utf-8"))[_BASE]
+    except (OSError, ValueError, KeyError, TypeError):
+        base = None
+    if not isinstance(base, str) or not base:
+        raise LMUnavailable(f"`lm` {name}: its {_CONFIG} does not say of which LM it is an adapter ({_BASE})")
+    return base

@@ -23,10 +23,9 @@ from askwell.answers.encode import (
 from askwell.answers.listed import ListedAnswers
 from askwell.answers.reply import AllReplies, Replies
 from askwell.answers.strategy import Answers
-from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
-from askwell.errors import BadOption, NothingLeft, UsageError
+from askwell.errors import BadOption, NothingLeft, UsageError, checked, checked_or
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, model_card

@@ -8,22 +8,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.errors import BadOption
+from askwell.errors import BadOption, checked
 from askwell.files import is_utf8
 from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
 from askwell.lms.vocabulary import TokenWords
 from askwell.prompts.context import ExampleTable, Shown, choose_examples, renormalised
-from askwell.prompts.lengths import Lengths
-from askwell.prompts.long_answers import LongAnswers
+from askwell.prompts.long_answers import Lengths, LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import RANDOM, LeftOutPrompt, initial_vectors, usable_prompts, with_context
-from askwell.prompts.representation import Representation
-from askwell.prompts.weights import WEIGHTINGS, Evidence, initial_weights
+from askwell.prompts.weights import WEIGHTINGS, Evidence, Representation, initial_weights
 from askwell.specs.mixture_spec import SettledMixtureSpec
 
 TOO_LONG = "x is longer than the LM's context allows"

@@ -9,10 +9,10 @@ from pydantic import TypeAdapter
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.baselines.registry import BASELINES
-from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
+from askwell.errors import checked
 from askwell.lms.frozen import FrozenLM
 from askwell.prompts.prompt import with_label
 from askwell.specs.base import Spec, no_such_option

@@ -16,12 +16,11 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from askwell.answers.encode import needs_any_length
-from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.names import cardinalities, load_prompts, load_relation, load_test_facts
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIXES, forgotten_facts, prefix_and_name, withheld_facts
-from askwell.errors import AskwellError, BadOption, NothingLeft, UsageError, first_few
+from askwell.errors import AskwellError, BadOption, NothingLeft, UsageError, checked, first_few
 from askwell.evaluation.examine import evaluate_split, examine
 from askwell.evaluation.knowledge import best_control
 from askwell.evaluation.metrics import LOG_LOSS

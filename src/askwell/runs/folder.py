@@ -4,22 +4,21 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from askwell.calls import checked
 from askwell.data.facts import SplitName
-from askwell.errors import BadFile, BadOption
+from askwell.errors import BadFile, BadOption, checked
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
-from askwell.files import need_writable_folder, read_saved, write_whole, writing
+from askwell.files import need_writable_folder, problem_in, read_saved, write_whole, writing
 from askwell.mixture.learned_from import CONFIG
 from askwell.runs.record import (
     CONTROLS,
@@ -28,9 +27,11 @@ from askwell.runs.record import (
     HISTORY,
     MIXTURE,
     RECORD,
+    REMARKS,
     TEST_OUTCOMES,
     Environment,
     HistoryRecord,
+    Remarks,
     RunRecord,
 )
 from askwell.training.checkpoint import CHECKPOINT
@@ -49,6 +50,7 @@ class Run(ShowsItself, AsFrame):
 
     folder: Path
     record: RunRecord
+    remarks: Remarks
 
     def summary(self) -> Document:
         """Summarise what was run, where it is, and what it scores."""
@@ -138,6 +140,39 @@ def write_history(folder: Path, history: Sequence[HistoryRecord]) -> None:
         write_whole(folder / HISTORY, "".join(lines))
 
 
+def write_remarks(folder: Path, *, name: str | None = None, note: str | None = None) -> Remarks:
+    """Name a run or note something about it, which replaces what was there; None leaves it as it is."""
+    given = {key: text for key, text in (("name", name), ("note", note)) if text is not None}
+    if not is_run(folder):
+        raise BadFile(folder, "there is no complete run here")
+    try:
+        remarks = Remarks.model_validate({**_remarks(folder).model_dump(), **given})
+    except ValidationError as error:
+        raise BadOption(problem_in(error)) from None
+    if remarks == Remarks():
+        with writing(folder / REMARKS):
+            (folder / REMARKS).unlink(missing_ok=True)
+    else:
+        _write_json(folder / REMARKS, remarks)
+    return remarks
+
+
+def _remarks(folder: Path) -> Remarks:
+    path = folder / REMARKS
+    return read_saved(path, Remarks.model_validate_json) if path.is_file() else Remarks()
+
+
+def delete_run(folder: Path) -> None:
+    """Delete the files of a complete run, and its folder if nothing else is in it; BadOption if it is under way."""
+    if not is_run(folder):
+        raise BadFile(folder, "there is no complete run here")
+    with hold_folder(folder), writing(folder):
+        clear_folder(folder)
+        for emptied in (folder / MIXTURE, folder):
+            with suppress(OSError):  # it is not there, or has files that are not the run's
+                emptied.rmdir()
+
+
 def is_run(folder: Path) -> bool:
     """Tell whether a folder holds a complete run."""
     return (folder / RECORD).is_file()
@@ -148,7 +183,7 @@ def read_run(folder: Path) -> Run:
     record = read_saved(folder / RECORD, RunRecord.model_validate_json)
     environment = read_saved(folder / ENVIRONMENT, Environment.model_validate_json)
     history = read_saved(folder / HISTORY, _history) if (folder / HISTORY).is_file() else ()
-    return Run(folder, record.model_copy(update={"environment": environment, "history": history}))
+    return Run(folder, record.model_copy(update={"environment": environment, "history": history}), _remarks(folder))
 
 
 class Runs(ShowsItself, list[Run], AsFrame):
@@ -280,7 +315,7 @@ def hold_folder(folder: Path) -> Generator[None]:
 
 def clear_folder(folder: Path) -> None:
     """Remove the files of an earlier run, and nothing else."""
-    for name in (RECORD, ENVIRONMENT, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT):
+    for name in (RECORD, ENVIRONMENT, REMARKS, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT):
         (folder / name).unlink(missing_ok=True)
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():

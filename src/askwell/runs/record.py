@@ -3,7 +3,8 @@
 Each run has its own folder, with the same layout however it was made (`askwell train`, a baseline, a sweep, the demo):
 
     run.json           the record, written last: a folder that has one is complete
-    environment.json   versions and seconds; the only file that differs between two runs of the same spec
+    environment.json   versions, date and seconds; the only file that differs between two runs of the same spec
+    about.json         what people call the run, and note about it; only if they do
     facts.parquet      the outcome of each test fact; dev.parquet: of each dev fact
     controls.parquet   where answers that need no knowledge rank the same facts
     history.jsonl      dev scores during tuning
@@ -15,6 +16,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -37,7 +39,7 @@ from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.to_text import ShowsItself
 
-RECORD, ENVIRONMENT, HISTORY = "run.json", "environment.json", "history.jsonl"
+RECORD, ENVIRONMENT, HISTORY, REMARKS = "run.json", "environment.json", "history.jsonl", "about.json"
 TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, MIXTURE = "facts.parquet", "dev.parquet", "controls.parquet", "mixture"
 
 
@@ -88,10 +90,27 @@ class Environment(BaseModel):
     torch: str | None = None
     transformers: str | None = None
     platform: str | None = None
+    began: datetime | None = None
+    """When the run began, or was resumed for the last time, in UTC; runs of askwell 0.1 do not know it."""
     seconds: float | None = None
     """From building the mixture to the last measurement, without loading the LM; for a resumed run, since then."""
     seconds_to_load: float | None = None
     """How long loading the LM took, in sweeps."""
+
+
+class Remarks(_Part):
+    """What people call a run, and what they note about it. It changes nothing else, and can be changed at any time."""
+
+    model_config = ConfigDict(extra="ignore", str_strip_whitespace=True)
+
+    name: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=10_000)
+
+    @model_validator(mode="after")
+    def _need_one_line(self) -> Self:
+        if len(self.name.splitlines()) > 1:
+            raise ValueError("a name is a single line; what is longer is a note")
+        return self
 
 
 class RunRecord(ShowsItself, _Part):

@@ -6,6 +6,7 @@ All runs are executed here: those of `askwell train`, of baselines, of sweeps an
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,13 @@ from askwell.answers.candidates import Candidates, GivenCandidates, as_candidate
 from askwell.answers.encode import EncodedRelation
 from askwell.baselines.result import AnyProgress
 from askwell.baselines.run_baseline import run_baseline
-from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.split_audit import audit_relation
 from askwell.data.templates import Template, parse_template
-from askwell.errors import BadOption
+from askwell.errors import BadOption, checked
 from askwell.evaluation.examine import Examination, evaluate_split, examine
 from askwell.evaluation.knowledge import knowledge
-from askwell.evaluation.partitions import partitions_of, scores_of_parts
-from askwell.evaluation.scoring import Evaluation
+from askwell.evaluation.scoring import Evaluation, partitions_of, scores_of_parts
 from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
@@ -96,7 +95,7 @@ def run(
     unless `mixture` is the spec's own mixture with that choice made elsewhere, as for controls. If the spec starts from
     another LM's mixture, `start` is that mixture, carried over to this LM.
     """
-    began = time.monotonic()
+    date, began = datetime.now(UTC).replace(microsecond=0), time.monotonic()
     if relation.digest != spec.facts_sha256:
         raise BadOption(f"the spec describes a run on {spec.relation}, but these are different facts ({relation.name})")
     if (spec.start is None) != (start is None):
@@ -122,7 +121,7 @@ def run(
             progress=work.asking("test and dev facts"),
         )
         trust = trust_of(examination, progress=work.asking("nearest words")) if controls else None
-    took = {"seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
+    took = {"began": date, "seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
     record = _record(work, made, examination, trust, environment().model_copy(update=took))
     if spec.training is not None or spec.baseline is not None or start is not None:
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))

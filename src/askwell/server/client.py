@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 
 from askwell.answers.reply import Replies, Reply
-from askwell.calls import checked
-from askwell.errors import Failure, UsageError
+from askwell.errors import Failure, UsageError, checked
 from askwell.server.settings import MOST_XS
 
 _TRIES = 5

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from askwell.answers.left_out import LeftOutFact, count_reasons
+from askwell.answers.reply import LeftOutFact, count_reasons
 from askwell.mixture.learned_from import LearnedFrom
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
 from askwell.answers.encode import EncodedFacts, EncodedRelation
-from askwell.answers.left_out import LeftOutFact, count_reasons
+from askwell.answers.reply import LeftOutFact, count_reasons
 from askwell.answers.strategy import Answers
-from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
-from askwell.errors import NothingLeft
+from askwell.errors import NothingLeft, checked
 from askwell.evaluation.scoring import score_facts
 from askwell.lms.machine import limited_threads
 from askwell.mixture.mixture import Mixture

@@ -285,9 +285,7 @@ def _pair_sentence(pair: LMPair) -> Paragraph:
 
 def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
     spec, (planned, seeds) = probe.spec, probe.planned
-    used = {
-        run.environment.model_copy(update={"seconds": None, "seconds_to_load": None}) for run in probe.results.values()
-    }
+    used = [run.environment for run in probe.results.values()]
     versions = sorted({f"askwell {one.askwell}, torch {one.torch}, transformers {one.transformers}" for one in used})
     lms = "; ".join(f"{one.lm} ({one.lm_sha256[:12]})" for one in card.lms)
     seconds = sum(one.seconds for one in card.lms)

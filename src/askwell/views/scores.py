@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from askwell.answers.reply import PromptReply, Reply
-from askwell.evaluation.labels import LabelFigures
+from askwell.evaluation.labels import LabelFigures, RankedPairs
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS
-from askwell.evaluation.ranked_pairs import RankedPairs
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.views.document import Block, Cell, Column, ColumnGroup, Paragraph, Row, Table, table
 from askwell.views.printable import NONE, counted, per_cent, visible

@@ -154,7 +154,7 @@ def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
     names = [run.record.spec.relation for run in ordinary]
     own = {name for name in names if fact_set_of(name) == NO_SET}
     sets = {name: name if name in own and len(own) <= _MOST_OWN_SETS else fact_set_of(name) for name in names}
-    return [KeptRun(run.folder, run.record, sets[run.record.spec.relation]) for run in ordinary]
+    return [KeptRun(run.folder, run.record, run.remarks, sets[run.record.spec.relation]) for run in ordinary]
 
 
 @dataclass(frozen=True)

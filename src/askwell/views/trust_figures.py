@@ -14,7 +14,7 @@ from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
 from askwell.evaluation.known_share import KnownShare, mean_of_runs
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.partitions import EASY, HARD, Parts, PartScores, by_control, parted
+from askwell.evaluation.scoring import EASY, HARD, Parts, PartScores, by_control, parted
 from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.files import to_json
 from askwell.runs.folder import Run

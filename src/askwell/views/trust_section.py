@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from askwell.evaluation.confidence import Bin, Calibration
 from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_MASKED_X, Knowledge
 from askwell.evaluation.known_share import KnownShare
-from askwell.evaluation.partitions import EASY, HARD, PartScores
-from askwell.evaluation.scoring import Projection
+from askwell.evaluation.scoring import EASY, HARD, PartScores, Projection
 from askwell.evaluation.significance import interval_text
 from askwell.evaluation.trust import Trust
 from askwell.views.charts import reliability_chart, risk_coverage_chart

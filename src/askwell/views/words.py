@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from askwell.calls import checked
-from askwell.errors import BadOption, NotFinite
+from askwell.errors import BadOption, NotFinite, checked
 from askwell.views.printable import counted, visible
 
 if TYPE_CHECKING:  # a page about runs whose prompts are not drawn needs no torch
