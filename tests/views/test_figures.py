@@ -98,6 +98,9 @@ def test_the_page_is_whole(tmp_path):
     keep_arrows(store)
     study = study_of(store.runs(), drawn=0)
     page = report_page(study, store.folder.name)
+    keep(store, [1], lm="smollm2")
+    about = dict(report_page(study_of(store.runs(), drawn=0), store.folder.name).about)
+    assert about["LMs"] == "bert-base-cased, smollm2 (SmolLM2-135M-Instruct with 4-bit weights)"
     (part,) = study.sets
     assert [section.heading for section in page.sections] == [
         "What was found",

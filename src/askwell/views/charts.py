@@ -173,12 +173,10 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
     for kind, mark in marks.items():
         axes.plot([], [], label=kind, **mark)
     for row, at in zip(rows, places, strict=True):
-        for number, (kind, mark) in enumerate(marks.items()):
-            if kind not in row.marks:
-                continue
+        for number, kind in enumerate(kind for kind in marks if kind in row.marks):
             score, low, high = row.marks[kind]
-            y = at + 0.22 * (number - (len(kinds) - 1) / 2)  # so that no interval hides another
-            colour = mark["markeredgecolor"]
+            y = at + 0.22 * (number - (len(row.marks) - 1) / 2)  # so that no interval hides another
+            mark, colour = marks[kind], marks[kind]["markeredgecolor"]
             axes.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
             axes.plot([score], [y], clip_on=False, zorder=3, **mark)
     axes.set_xlim(-2, 102)

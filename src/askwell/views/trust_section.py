@@ -201,8 +201,8 @@ def calibration_sentence(found: Calibration) -> str:
 
 
 def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[Drawing]:
-    """Draw the reliability diagram of each LM's first cell, and the risk–coverage curves of these cells together."""
-    firsts = [cell for cell, lm in headed(cells, lambda cell: cell.line.lm) if lm][:_CURVES]
+    """Draw the reliability diagram of each LM's cell, and the risk–coverage curves of these cells together."""
+    drawn = cells[:_CURVES]
     title, what = TEXTS["reliability"]["title"], TEXTS["reliability"]["what"]
     figures = [
         Drawing(
@@ -211,11 +211,11 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[Drawing]:
             title.format(cell=cell.label),
             what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),
         )
-        for cell in firsts
+        for cell in drawn
     ]
-    areas = "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in firsts)
+    areas = "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in drawn)
     caption = TEXTS["risk_coverage"]["what"].format(areas=areas)
-    chart = risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in firsts}, chosen=0.1)
+    chart = risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in drawn}, chosen=0.1)
     return [*figures, drawing_of("risk_coverage", fact_set, caption, chart)]
 
 
