@@ -153,10 +153,11 @@ def test_relations_of_ones_own_have_no_common_mean(store):
     headings = [section.heading for section in study.sections]
     assert headings[:3] == ["books: what was found", "elements: what was found", "books: all scores"]
     headline, *others = study.sections[0].blocks
+    assert isinstance(headline, Paragraph)
     assert headline.text.startswith("Of 2 LMs, gpt2 scores highest. Of 20 test facts, gpt2 answers 100.0 % correctly")
     assert [block.heading for block in others if isinstance(block, Points)] == ["bert-base-cased"]
-    captions = [block.caption for section in study.sections for block in section.blocks if hasattr(block, "caption")]
-    sentences = [sentence for caption in captions for sentence in caption.split(". ") if sentence]
+    blocks = (block for section in study.sections for block in section.blocks if isinstance(block, Table | Figure))
+    sentences = [sentence for block in blocks for sentence in block.caption.split(". ") if sentence]
     assert len(sentences) == len(set(sentences))
     assert {record["lm"] for record in study.sets[1].tables[0].records} == {"bert-base-cased"}
 

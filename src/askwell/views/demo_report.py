@@ -87,7 +87,7 @@ def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:
     page = report_page(study, store.folder.name, f"askwell demo --lm {lm} {which} --seed {seed}")
     steps = tuple(next_steps(lm, store.folder, study.runs))
     sections = (*page.sections, ELSEWHERE, Section("What to try next", (Code(steps),)))
-    page = replace(page, title=_DEMO["title"].format(lm=lm), lead=_DEMO["lead"], sections=sections)
+    page = replace(page, title=_DEMO["title"].format(lm=lm), lead=_DEMO["lead"], about=(), sections=sections)
     write_whole(store.folder / _REPORT, page_html(page))
     return Demo(lm, seed, store.folder / _REPORT, study, steps)
 

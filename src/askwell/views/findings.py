@@ -280,7 +280,7 @@ def findings_of(lines: Sequence[Line], trust: Sequence[CellTrust]) -> list[LMFin
     ]
 
 
-def finding_points(findings: Sequence[LMFindings]) -> list[Paragraph | Points]:
+def finding_points(findings: Sequence[LMFindings]) -> tuple[Paragraph, list[Points]]:
     """Return the most important sentence, and then the others on each LM."""
     first = max(findings, key=lambda found: found.merit)
     others = [found for found in findings if found is not first]
@@ -292,8 +292,7 @@ def finding_points(findings: Sequence[LMFindings]) -> list[Paragraph | Points]:
     headline = said[first.lm].pop(0)
     if others and is_best:
         headline = f"Of {len(findings)} LMs, {first.lm} scores highest. {headline}"
-    details = (Points(tuple(of_lm), lm if others else "") for lm, of_lm in said.items() if of_lm)
-    return [Paragraph(headline), *details]
+    return Paragraph(headline), [Points(tuple(of), lm if others else "") for lm, of in said.items() if of]
 
 
 def told_drawings(fact_set: str, findings: Sequence[LMFindings]) -> list[Drawing]:
@@ -307,24 +306,24 @@ def told_drawings(fact_set: str, findings: Sequence[LMFindings]) -> list[Drawing
         if (of_control := found.most_frequent()) is not None and len(of_control) == 2:
             gaps.append(Gap("most frequent answer", of_control[0], of_control[1], aside=True))
         chart = gaps_chart(gaps[:_MOST_CELLS], first="told", second="withheld", measure=f"P@1 {units_of(['P@1'])}")
-        drawings.append(Drawing(file_stem("told", fact_set, found.lm), chart, found.lm, TEXTS["told"]["what"]))
+        heading = found.lm if len(findings) > 1 else ""
+        drawings.append(Drawing(file_stem("told", fact_set, found.lm), chart, heading, TEXTS["told"]["what"]))
     return drawings
 
 
 def relation_tables(findings: Sequence[LMFindings], *, in_short: bool = False) -> list[Table]:
     """Return P@1 of every cell by relation, on told and withheld facts where that is known; nothing if it would have
-    too many relations, or say no more than the scores of the set. In short, told and withheld facts of all relations
-    are enough."""
+    too many relations, or say no more than the scores of the set. In short, it is of told and withheld facts of all
+    relations together."""
     cells = [cell for found in findings for cell in found.cells]
     relations = sorted({relation for cell in cells for relation in cell.group.relations})
     parts = max((len(cell.shares()) for cell in cells), default=1)
-    if len(relations) > _MOST_RELATIONS or len(relations) * parts < 2:
+    each = [[relation] for relation in relations]
+    shown = [relations] if in_short or len(each) == 1 else [*each, relations]
+    if len(shown) * parts == 1 or len(shown) > _MOST_RELATIONS + 1:
         return []
-    shown = [*([relation] for relation in relations), *([relations] if len(relations) > 1 else [])]
-    if in_short and parts > 1:
-        shown = shown[-1:]
-    names = [""] if in_short and parts > 1 else [*map(_bare, relations), "all"]
-    groups = [ColumnGroup(name, _part_columns(cells, of, parts)) for name, of in zip(names, shown, strict=False)]
+    names = ["" if in_short else _bare(of[0]) if len(of) == 1 else "all" for of in shown]
+    groups = [ColumnGroup(name, _part_columns(cells, of, parts)) for name, of in zip(names, shown, strict=True)]
     nothing: list[float | None] = [None] * parts
     rows = []
     for found, begins in headed(findings, lambda found: found.lm):

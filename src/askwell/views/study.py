@@ -58,7 +58,7 @@ class FactSetStudy:
     @property
     def found(self) -> list[Block]:
         """What was found: a sentence, a chart, further sentences and figures by relation."""
-        headline, *details = finding_points(self.findings)
+        headline, details = finding_points(self.findings)
         return [headline, *self._charts[:1], *details, *relation_tables(self.findings)]
 
     @property
@@ -126,7 +126,8 @@ class Study:
             in_short = relation_tables(part.findings, in_short=True)
             kinds = ("paper",) if in_short else ("all_scores", "paper")
             tables = (replace(made.table, title=made.title, caption="") for made in part.tables if made.kind in kinds)
-            blocks = (*finding_points(part.findings), *in_short, *tables)
+            headline, details = finding_points(part.findings)
+            blocks = (headline, *details, *in_short, *tables)
             sections.append([Section(_FOUND, blocks)])
         return Document("", sections=tuple(self._named(sections)))
 
