@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 from askwell.answers.strategy import PromptAnswers
 from askwell.data.facts import Fact
 from askwell.data.testbed import lm_names, told_facts
-from askwell.evaluation.known_share import given_answers, luck_of, without_luck
+from askwell.evaluation.knowledge import given_answers, luck_of, without_luck
 from askwell.evaluation.significance import permutation_test
 
 LINES, PROBES = RESULTS / "estimates.jsonl", RESULTS / "probes.jsonl"

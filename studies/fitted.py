@@ -14,8 +14,7 @@ from pages import FINDINGS, fill, table
 from askwell import Mixture, TrainingSpec, load_lm, load_prompts, load_relation
 from askwell.answers.strategy import Answers
 from askwell.data.split import sample
-from askwell.training.fitting import fit_weights
-from askwell.training.optimiser import choose_tuned
+from askwell.training.optimiser import choose_tuned, fit_weights
 
 KEPT = RESULTS / "fitted.jsonl"
 RELATIONS = ("P1001", "P127", "P279")

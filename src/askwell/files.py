@@ -64,14 +64,6 @@ def read_saved(path: Path, validate: Callable[[bytes], DocumentT]) -> DocumentT:
         raise DamagedFile(f"{path} is damaged: {problem_in(error)}; restore or remove it") from None
 
 
-def read_document(path: Path, data: bytes | None = None) -> Any:
-    """Return what a JSON file holds that askwell has saved, before it goes through a typed model."""
-    try:
-        return json.loads((read_bytes(path) if data is None else data).decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise DamagedFile(f"{path} is truncated or altered: it is not JSON") from None
-
-
 def refuse_later_version(path: Path, document: Mapping[str, Any], known: int = 1) -> None:
     """Raise if a saved document has a later version of its format than this askwell reads."""
     version = document.get("version")

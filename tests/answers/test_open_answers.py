@@ -184,10 +184,6 @@ def test_the_best_of_many_answers_that_are_almost_as_probable_is_the_first(name)
             assert outcome.rank == rank_among(expected, outcome.y, sorted({f.y for f in test} - {outcome.y}))
             known = min(top, list(expected).index(outcome.y) + 1)
             assert outcome.answers[:known] == tuple(expected)[:known]
-    facts = mixture.encode_relation(relation).split("test")
-    assert score_facts(mixture.answering(kind=facts.kind), facts, relation)["P@1"] == 25 * sum(
-        rank_among(expected, fact.y, sorted({f.y for f in test} - {fact.y})) == 1 for fact in test
-    )
     mixture.answer_kind = mixture.encode_relation(relation).kind
     assert [reply.y for reply in mixture.ask("Paris", top=10)] == list(expected)[:10]
 
@@ -214,8 +210,8 @@ def test_the_search_goes_on_until_the_rank_is_known(name, monkeypatch):
     assert unknown["log_loss"] == score["log_loss"]
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_the_dev_score_is_that_of_enumeration(name):
+def test_the_dev_score_of_a_masked_lm_is_that_of_enumeration():
+    name = "bert"
     of_paris, of_mary = answers_to(name, "Paris"), answers_to(name, "Mary Cassatt")
     chosen = [("Paris", list(of_paris)[at]) for at in (0, 1, 5)] + [("Mary Cassatt", next(iter(of_mary)))]
     relation = relation_of(*chosen)

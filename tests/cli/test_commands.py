@@ -36,7 +36,6 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
         "facts.parquet",
         "history.jsonl",
         "mixture/README.md",
-        "mixture/abstention.json",
         "mixture/config.json",
         "mixture/lm_path.txt",
         "mixture/mixture.safetensors",

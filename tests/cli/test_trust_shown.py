@@ -8,7 +8,7 @@ from builders.worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
 from askwell.evaluation.examine import evaluate_split
-from askwell.evaluation.selective import dev_answers
+from askwell.evaluation.selective import dev_answers, threshold_of
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 
@@ -30,7 +30,8 @@ def half_sure(trained, lms):
     p = {x: mixture.ask(x, top=1)[0].probability for x in ("Paris", "Rome")}
     threshold = sum(p.values()) / 2
     about = read_description(trained)
-    kept = {**(about.dev_answers or {}), "probabilities": [threshold, threshold / 2], "right": [1, 0]}
+    assert about.dev_answers is not None
+    kept = about.dev_answers.model_copy(update={"probabilities": (threshold, threshold / 2), "right": (1, 0)})
     mixture.save_pretrained(trained, about=about.model_copy(update={"dev_answers": kept}))
     return trained, max(p, key=p.__getitem__), min(p, key=p.__getitem__), threshold
 
@@ -39,12 +40,10 @@ def test_what_train_keeps_of_dev(trained, lms):
     mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
     kept = read_description(trained).dev_answers
     assert kept is not None
-    assert kept["facts"] == len(kept["right"]) == 2
+    assert kept.facts == len(kept.right) == 2
     best = {x: mixture.ask(x, top=1)[0] for x, _ in PAIRS[6:8]}
-    assert kept["probabilities"] == pytest.approx(
-        sorted((r.probability for r in best.values()), reverse=True), rel=1e-4
-    )
-    assert sum(kept["right"]) == sum(best[x].y == y for x, y in PAIRS[6:8])
+    assert kept.probabilities == pytest.approx(sorted((r.probability for r in best.values()), reverse=True), rel=1e-4)
+    assert sum(kept.right) == sum(best[x].y == y for x, y in PAIRS[6:8])
 
 
 def test_an_unsure_answer_is_not_given(askwell, half_sure, tmp_path):
@@ -85,7 +84,7 @@ def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
     on_the_spot = askwell("ask", trained, "Paris", "--risk", "0.999", "--facts", facts, "--json")
     kept = dev_answers(evaluate_split(mixture, _relation(facts), split="dev", top=1))
     if any(kept.right):
-        assert on_the_spot.json[0]["threshold"] == pytest.approx(kept.threshold(0.999), rel=1e-4)
+        assert on_the_spot.json[0]["threshold"] == pytest.approx(threshold_of(kept, 0.999), rel=1e-4)
     else:
         assert "no threshold keeps" in on_the_spot.err
 

@@ -12,7 +12,7 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.strategy import PromptAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.examine import examine
-from askwell.evaluation.known_share import KnownShare, given_answers, known_share, luck_of, mean_of_runs, without_luck
+from askwell.evaluation.knowledge import KnownShare, given_answers, known_share, luck_of, mean_of_runs, without_luck
 from askwell.evaluation.trust import trust_of
 from askwell.mixture.mixture import Mixture
 from askwell.views.to_text import plain_text

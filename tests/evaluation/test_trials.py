@@ -28,8 +28,8 @@ from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
 from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Knowledge
+from askwell.lms.changed import control_lm
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import control_lm
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

@@ -330,7 +330,6 @@ def _mixture(data: Draws, world: World, case: Path) -> Arguments:
         "config.json",
         "config.json",
         "mixture.safetensors",
-        "abstention.json",
         "lm_path.txt",
         "tokenizer_path.txt",
     )
@@ -345,16 +344,10 @@ def _mixture(data: Draws, world: World, case: Path) -> Arguments:
 
 
 def fit_hashes(folder: Path) -> None:
-    """Lets the hashes in config.json fit what is there, as somebody would who wants it to be read."""
+    """Lets the hash in config.json fit what is there, as somebody would who wants it to be read."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
-        # A name of another file could be that of a device, which would never end.
-        for name in [name for name in ("mixture.safetensors", "abstention.json") if name in config["files"]]:
-            content = (folder / name).read_bytes()
-            config["files"][name]["sha256"] = hashlib.sha256(content).hexdigest()
-        config.pop("sha256", None)
-        written = json.dumps(config, sort_keys=True, ensure_ascii=False).encode()
-        config["sha256"] = hashlib.sha256(written).hexdigest()
+        config["tensors_sha256"] = hashlib.sha256((folder / "mixture.safetensors").read_bytes()).hexdigest()
         (folder / "config.json").write_text(json.dumps(config))
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
         return  # what is there cannot have a hash

@@ -77,14 +77,6 @@ def test_the_path_of_an_lm_that_is_not_text(world: World, tmp_path: Path, told) 
     assert "lm_path.txt, line 1: not UTF-8" in told(2, "ask", mixture, "Paris")
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"[]", b"[" * 100_000])
-def test_dev_answers_that_are_no_document(content, world: World, tmp_path: Path, told) -> None:
-    mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
-    (mixture / "abstention.json").write_bytes(content)
-    fit_hashes(mixture)
-    assert "abstention.json" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -97,12 +89,12 @@ def test_dev_answers_that_are_no_document(content, world: World, tmp_path: Path,
 )
 def test_dev_answers_that_nothing_can_be_learned_from(change, world: World, tmp_path: Path, told) -> None:
     mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
-    saved = json.loads((mixture / "abstention.json").read_bytes())
+    config = json.loads((mixture / "config.json").read_bytes())
+    saved = config["dev_answers"]
     count = len(saved["right"])
     saved |= {key: values if len(values) > 1 else values * count for key, values in change.items()}
-    (mixture / "abstention.json").write_text(json.dumps(saved))
-    fit_hashes(mixture)
-    assert "a probability from 0 to 1" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
+    (mixture / "config.json").write_text(json.dumps(config))
+    assert "config.json is damaged: dev_answers" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
 
 
 @pytest.mark.parametrize(

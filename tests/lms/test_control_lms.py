@@ -7,7 +7,7 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.evaluation.examine import evaluate_split
-from askwell.lms.load import control_lm
+from askwell.lms.changed import control_lm
 from askwell.mixture.mixture import Mixture
 from askwell.specs.run_spec import ControlKind
 from askwell.specs.training_spec import TrainingSpec

@@ -14,8 +14,9 @@ from askwell.data.split import sample
 from askwell.data.testbed import forgotten_facts, lm_folder, told_facts, withheld_facts
 from askwell.errors import BadOption, UsageError
 from askwell.evaluation.verdicts import Verdicts
+from askwell.lms.changed import control_lm
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import control_lm, load_lm
+from askwell.lms.load import load_lm
 from askwell.runs.diff_lms import Diff, diff
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec

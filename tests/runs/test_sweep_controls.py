@@ -13,7 +13,7 @@ from askwell import Mixture, TrainingSpec, evaluate, load_lm, load_prompts, load
 from askwell.errors import BadFile
 from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes
-from askwell.lms.load import control_lm
+from askwell.lms.changed import control_lm
 from askwell.runs import worker
 from askwell.runs.engines import InProcess, run_plan
 from askwell.runs.plan import plan_sweep, read_sweep

@@ -14,9 +14,8 @@ from askwell.data.facts import Fact, Relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
-from askwell.training.fitting import facts_to_fit, fit_lengths, fit_weights, fits_weights
 from askwell.training.loop import train
-from askwell.training.optimiser import choose_tuned
+from askwell.training.optimiser import choose_tuned, facts_to_fit, fit_lengths, fit_weights, fits_weights
 
 LONG = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Rome Cassatt"), Fact("Reykjavik", "Cassatt")]
 RELATION = Relation.of("r", LONG, LONG, LONG)

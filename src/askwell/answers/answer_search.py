@@ -87,7 +87,7 @@ class AnswerSearch:
         # The best answers of each form by itself are a lower bound for those of the mixture.
         least = [self._last_that_counts(number, of.answers, counts) for number, of in enumerate(found)]
         results = []
-        for number, of in enumerate(self._found(xs, bags, least, _none_counts, log_weights)):
+        for number, of in enumerate(self._found(xs, bags, least, lambda _number, _text: False, log_weights)):
             last = self._last_that_counts(number, of.answers, counts)
             answers = tuple(answer for answer in of.answers if answer.log_probability >= last)
             results.append(replace(of, answers=answers if counts else answers[: self._limits.answers]))
@@ -251,10 +251,6 @@ class AnswerSearch:
         order = of_mixture.argsort(descending=True, stable=True).tolist()
         answers = tuple(FoundAnswer(texts[n], float(of_mixture[n]), by_prompt[n]) for n in order)
         return FoundAnswers(answers, is_exact, unseen, left)
-
-
-def _none_counts(_question: int, _text: str) -> bool:
-    return False
 
 
 class PrefixReader:

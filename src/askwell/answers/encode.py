@@ -117,17 +117,12 @@ def kind_of_facts(
     kind = AnswerKind(any_length=True, longest=longest)
     if not prompts.lm.family.fills_masks:
         held = [ys for ys in (train, candidates) if ys is not None]
-        return replace(
-            kind, through=tuple(end for end in prompts.long_answers.end_tokens if _holds(prompts, held, end))
-        )
+        places, ends = prompts.token_words.places, prompts.long_answers.end_tokens
+        is_held = [any(ys.holds(end, place).any() for ys in held for place in places) for end in ends]
+        return replace(kind, through=tuple(end for end, is_inside in zip(ends, is_held, strict=True) if is_inside))
     of_place = train.lengths[PLACES.index(prompts.token_words.places[0])].tolist()
     lengths = [n for n, why in zip(of_place, kind.why_not(prompts, train), strict=True) if why is None]
     return replace(kind, log_lengths=tuple(length_log_probs(lengths, longest).tolist()))
-
-
-def _holds(prompts: PromptSet, texts: Sequence[TokenisedTexts], token: int) -> bool:
-    """Tell whether some text has this token in a form that the prompts need."""
-    return any(ys.holds(token, place).any() for ys in texts for place in prompts.token_words.places)
 
 
 def kind_without_facts(prompts: PromptSet) -> AnswerKind:

@@ -17,12 +17,13 @@ from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import EncodedFacts
+from askwell.answers.greedy import greedy, writes_answers_out
 from askwell.answers.reply import PromptReply, Replies, Reply, RightAnswers
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, UsageError
-from askwell.lms.batches import TokenisedTexts, Words
+from askwell.lms.batches import PLACES, TokenisedTexts, Words
 from askwell.lms.vocabulary import speller
 from askwell.specs.mixture_spec import Match
 
@@ -85,7 +86,11 @@ class OpenAnswers(Answers):
         for some in rows.split(_FACTS_AT_ONCE):
             by_prompt = [search.best(words, some, log_weights=certain) for search in searches]
             for of_x in zip(*by_prompt, strict=True):
-                own = [(prompt, *_best(found)) for prompt, found in zip(prompts, of_x, strict=True)]
+                best = [
+                    (one.answers[0].text, math.exp(one.answers[0].log_probability)) if one.answers else ("", 0.0)
+                    for one in of_x
+                ]
+                own = [(prompt, *answer) for prompt, answer in zip(prompts, best, strict=True)]
                 yield self._prompt_replies(self.prompts.weights.detach(), own)
 
     # ── evaluation ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,7 +125,10 @@ class OpenAnswers(Answers):
         search = self._search(answers=max(top, RANKED), opened=_OPENED)
         others = [spellings.others(fact) for fact in facts]
         found = search.best(encoded.xs, rows, lambda number, text: text not in others[number])
-        of_golds = self._golds_of(encoded, rows, facts, spellings, found)
+        known = [of.log_probability_of(spellings.text(fact.y)) for fact, of in zip(facts, found, strict=True)]
+        missed = [number for number, gold in enumerate(known) if gold is None]
+        asked = dict(zip(missed, self._gold_log_probs(encoded, rows[missed]) if missed else (), strict=True))
+        of_golds = [asked[number] if gold is None else gold for number, gold in enumerate(known)]
         ranked = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
         left_open = [n for n, one in enumerate(ranked) if one.rank_at_most != one.rank]
         sought = [of_golds[n] for n in left_open]
@@ -132,34 +140,45 @@ class OpenAnswers(Answers):
         return [spellings.ranking(*of, top) for of in zip(facts, of_golds, found, strict=True)], []
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
-        """Tell whether y is the best answer to each fact, as its rank, without those for which the search was cut
-        before that was known; and the log-loss of ys that are possible. It is less work than ranks."""
-        rankings, log_probabilities, spellings = [], [], self.spellings(golds)
+        """Tell whether y is the best answer to each fact, as its rank, and the log-loss of ys that are possible: in an
+        LM that writes answers out, whether y is what it writes; in others, from a search, without the facts for which
+        it was cut before that was known. It is less work than ranks."""
+        rankings: list[Ranking] = []
+        every: list[float] = []
+        is_written = writes_answers_out(self.prompts)
         for rows in encoded.rows.split(_FACTS_AT_ONCE):
-            of_golds = self._gold_log_probs(encoded, rows)
-            better = self._better(encoded, rows, of_golds, spellings, 1)
-            for row, gold, found in zip(rows.tolist(), of_golds, better, strict=True):
-                right = spellings.right(encoded.facts[row])
-                is_wrong = gold == -math.inf or any(answer.text not in right for answer in found.answers)
-                if is_wrong or found.is_exact:
-                    rank = math.inf if is_wrong else 1.0
-                    rankings.append(Ranking(rank, rank, gold))
-            log_probabilities += [gold for gold in of_golds if gold > -math.inf]
-        return rankings, -sum(log_probabilities) / len(log_probabilities) if log_probabilities else None
+            found = (self._written if is_written else self._searched)(encoded, rows, golds)
+            rankings += [
+                Ranking(1.0 if right else math.inf, math.inf, gold) for gold, right in found if right is not None
+            ]
+            every += [gold for gold, _ in found if gold > -math.inf]
+        return rankings, -sum(every) / len(every) if every else None
 
-    def _golds_of(
-        self,
-        encoded: EncodedFacts,
-        rows: Int[Tensor, " facts"],
-        facts: Sequence[Fact],
-        spellings: "_Spellings",
-        found: Sequence[FoundAnswers],
-    ) -> list[float]:
-        """Return the log-probabilities of the ys of facts; only those that were not found are computed."""
-        golds = [of_fact.log_probability_of(spellings.text(fact.y)) for fact, of_fact in zip(facts, found, strict=True)]
-        missed = [number for number, gold in enumerate(golds) if gold is None]
-        asked = dict(zip(missed, self._gold_log_probs(encoded, rows[missed]) if missed else (), strict=True))
-        return [asked[number] if gold is None else gold for number, gold in enumerate(golds)]
+    def _written(
+        self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], golds: Golds
+    ) -> list[tuple[float, bool | None]]:
+        """Return the log-probability of each y, and whether it is what the LM writes."""
+        prompts, facts = self.prompts, [encoded.facts[row] for row in rows.tolist()]
+        kept = prompts.tuned.kept
+        place = PLACES[int(prompts.pairs.y_places[kept[0]])]
+        encode = prompts.lm.wording.encode
+        others = [[encode(y, place) for y in golds[fact.x] if y != fact.y] for fact in facts]
+        ends = {prompts.long_answers.end_of(prompt) for prompt in kept.tolist()} - {None, *self.kind.through}
+        of_golds, is_best = greedy(prompts, encoded, rows, others, sorted(end for end in ends if end is not None))
+        return list(zip(of_golds.double().tolist(), is_best.tolist(), strict=True))
+
+    def _searched(
+        self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], golds: Golds
+    ) -> list[tuple[float, bool | None]]:
+        """Return the log-probability of each y, and whether no wrong answer is better; None if the search was cut."""
+        spellings, of_golds = self.spellings(golds), self._gold_log_probs(encoded, rows)
+        better = self._better(encoded, rows, of_golds, spellings, 1)
+        found: list[tuple[float, bool | None]] = []
+        for row, gold, of_fact in zip(rows.tolist(), of_golds, better, strict=True):
+            right = spellings.right(encoded.facts[row])
+            is_wrong = gold == -math.inf or any(answer.text not in right for answer in of_fact.answers)
+            found.append((gold, False if is_wrong else True if of_fact.is_exact else None))
+        return found
 
     def _better(
         self,
@@ -329,10 +348,6 @@ def _rank(gold: float, others: Sequence[float]) -> float:
 
 def _capped(rank: float) -> float:
     return rank if rank <= RANKED else math.inf
-
-
-def _best(found: FoundAnswers) -> tuple[str, float]:
-    return (found.answers[0].text, math.exp(found.answers[0].log_probability)) if found.answers else ("", 0.0)
 
 
 def _merged(found: FoundAnswers, others: FoundAnswers) -> FoundAnswers:

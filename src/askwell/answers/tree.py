@@ -6,7 +6,7 @@ it. A masked LM has a tree for each number of tokens, and reads a sentence for e
 of one token come from one sentence. All tokens that follow a node are read from its one distribution.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -198,8 +198,12 @@ class CandidateReader:
         longest = int(lengths.max())
         if self._lm.can_keep(int(self._answers.table.lengths(self._xs, texts, prompts).max()) + longest):
             trie = trie_of(tuple(map(tuple, candidates)), device)
-            parts = [self._through(trie, texts[some], prompts[some]) for some in self._chunks(trie, texts, prompts)]
-            return torch.cat(parts)
+            # As many pairs as have caches that fit into memory; with gradients, everything is kept in any case.
+            sentence = int(self._answers.table.lengths(self._xs, texts, prompts).max())
+            of_pair = sentence * bytes_of_cached_token(self._lm) + 16 * len(trie)
+            at_once = len(texts) if torch.is_grad_enabled() else max(1, _KEPT_BYTES // of_pair)
+            parts = zip(texts.split(at_once), prompts.split(at_once), strict=True)
+            return torch.cat([self._through(trie, *part) for part in parts])
         # An LM without a walk keeps nothing and reads a whole sentence for each candidate.
         padded = [[*candidate, *[0] * (longest - len(candidate))] for candidate in candidates]
         ids = torch.tensor(padded, dtype=torch.long, device=device).repeat(len(texts), 1)
@@ -208,13 +212,6 @@ class CandidateReader:
             self._tuned, self._xs, ids, lengths.repeat(len(texts)), asked, asked_with, with_end=self._with_ends
         )
         return of_pairs.view(found.shape)
-
-    def _chunks(self, trie: Trie, texts: Tensor, prompts: Tensor) -> Iterator[slice]:
-        """Return slices of the pairs whose caches fit into memory; with gradients, everything is kept in any case."""
-        longest = int(self._answers.table.lengths(self._xs, texts, prompts).max())
-        of_pair = longest * bytes_of_cached_token(self._lm) + 16 * len(trie)
-        at_once = len(texts) if torch.is_grad_enabled() else max(1, _KEPT_BYTES // of_pair)
-        return (slice(start, start + at_once) for start in range(0, len(texts), at_once))
 
     # ── causal LMs and decoders ───────────────────────────────────────────────────────────────────────────────────
 

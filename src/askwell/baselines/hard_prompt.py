@@ -73,7 +73,8 @@ def spelt(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> str:
     for stretch in ("before", "between", "after"):
         text, written = getattr(template, stretch), getattr(new, stretch)
         if written != getattr(old, stretch):
-            text = "".join(_written(lm, token) for token in written) + (" " if text.endswith(" ") else "")
+            words = ((" " if begins_word(lm, token) else "") + word_of(lm, token) for token in written)
+            text = "".join(words) + (" " if text.endswith(" ") else "")
         texts[stretch] = text
     return f"{texts['before']}{template.first}{texts['between']}{template.second}{texts['after']}".strip()
 
@@ -98,7 +99,3 @@ def word_of(lm: FrozenLM, token: int) -> str:
     text = token_text(lm, token)
     is_space = lm.wording.marks is Place.SPACED and text.startswith((lm.wording.marker, "␣"))
     return "" if is_space else text
-
-
-def _written(lm: FrozenLM, token: int) -> str:
-    return f" {word_of(lm, token)}" if begins_word(lm, token) else word_of(lm, token)

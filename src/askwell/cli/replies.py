@@ -14,7 +14,8 @@ from askwell.errors import AskwellError, BadOption
 from askwell.views.printable import printable
 
 if TYPE_CHECKING:
-    from askwell.evaluation.selective import AnsweredX, DevAnswers, RiskLimits
+    from askwell.evaluation.selective import AnsweredX, RiskLimits
+    from askwell.mixture.learned_from import DevAnswers
 
 Answer = Callable[[Sequence[str]], "Iterator[AnsweredX]"]
 """Answers each of some x's."""
@@ -92,8 +93,10 @@ def note_threshold(dev: "DevAnswers | None", limits: "RiskLimits | None") -> Non
     """Note below which probability answers count as not known, if there is such a threshold."""
     if dev is None or limits is None:
         return
-    learned = dev.learned(limits.risk, limits.confidence)
-    threshold = dev.threshold(limits.risk, limits.confidence)
+    from askwell.evaluation.selective import learned_threshold, threshold_of
+
+    learned = learned_threshold(dev, limits.risk, limits.confidence)
+    threshold = threshold_of(dev, limits.risk, limits.confidence)
     questions = len(dev.right)
     note(
         f"answers below {100 * threshold:.1f} % count as not known: {round(learned.coverage * questions)} "

@@ -77,12 +77,13 @@ class DataSet:
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
         """Return every file of the set, with size and hash."""
-        prefix = f"{self.name}/"
-        return tuple(
-            DataFile(path, self._origin_of(path.removeprefix(prefix)), **about)
-            for path, about in _manifest().items()
-            if path.startswith(prefix)
-        )
+        found, prefix = [], f"{self.name}/"
+        for path, about in _manifest().items():
+            if path.startswith(prefix):
+                name = path.removeprefix(prefix)
+                origin = self.elsewhere.get(name) or replace(self.origin, path=f"{self.origin.path}/{name}")
+                found.append(DataFile(path, origin, **about))
+        return tuple(found)
 
     @property
     def relations(self) -> int | None:
@@ -107,21 +108,15 @@ class DataSet:
         """Return what it can be called: facts/conceptnet, facts (with the other sets of facts), or conceptnet."""
         return {self.name, *self.name.split("/")}
 
-    def _origin_of(self, name: str) -> Origin:
-        return self.elsewhere.get(name) or replace(self.origin, path=f"{self.origin.path}/{name}")
-
 
 @cache
 def _manifest() -> Mapping[str, Mapping[str, Any]]:
     return json.loads(files("askwell.data").joinpath("manifest.json").read_text(encoding="utf-8"))
 
 
-def _sets() -> tuple[DataSet, ...]:
-    table = tomllib.loads(files("askwell.data").joinpath("sets.toml").read_text(encoding="utf-8"))
-    return TypeAdapter(tuple[DataSet, ...]).validate_python(table["sets"])
-
-
-SETS = _sets()
+SETS = TypeAdapter(tuple[DataSet, ...]).validate_python(
+    tomllib.loads(files("askwell.data").joinpath("sets.toml").read_text(encoding="utf-8"))["sets"]
+)
 
 
 def chosen_sets(names: Iterable[str]) -> tuple[DataSet, ...]:

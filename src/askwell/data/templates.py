@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -89,7 +89,11 @@ def read_templates(path: Path) -> list[Template]:
         raise BadFile(path, "is a folder; name one of its prompt files")
     templates: list[Template] = []
     mistakes: dict[int, str] = {}
-    for number, text, weight in _json_lines(path) if path.suffix == ".jsonl" else _text_lines(path):
+    if path.suffix == ".jsonl":
+        of_lines = ((n, text_of(path, n, one, "template"), weight_of(path, n, one)) for n, one in read_records(path))
+    else:
+        of_lines = ((n, line, None) for n, line in read_lines(path) if not line.lstrip().startswith("#"))
+    for number, text, weight in of_lines:
         try:
             templates.append(parse_template(text, weight))
         except BadTemplate as error:
@@ -123,12 +127,3 @@ def weight_of(path: Path, line: int, record: Mapping[str, Any]) -> float | None:
     if not is_number or not 0 <= weight <= sys.float_info.max:
         raise BadFile(path, f"'weight' is {weight!r}; it must be a number that is not negative", line)
     return float(weight)
-
-
-def _text_lines(path: Path) -> Iterator[tuple[int, str, None]]:
-    return ((number, line, None) for number, line in read_lines(path) if not line.lstrip().startswith("#"))
-
-
-def _json_lines(path: Path) -> Iterator[tuple[int, str, float | None]]:
-    for number, record in read_records(path):
-        yield number, text_of(path, number, record, "template"), weight_of(path, number, record)

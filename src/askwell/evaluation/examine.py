@@ -54,6 +54,11 @@ class AskedFacts:
     def __len__(self) -> int:
         return len(self.encoded)
 
+    @property
+    def first_rows(self) -> list[int]:
+        """The row of the first fact of each x."""
+        return sorted({fact.x: row for row, fact in reversed([*enumerate(self.encoded.facts)])}.values())
+
     def batches(self) -> Iterable[Int[Tensor, " facts"]]:
         """Return the rows of all facts, in the batches in which they are asked."""
         return self.answers.batches(self.encoded)
@@ -176,7 +181,7 @@ def examine(
         facts,
         evaluations,
         controls=Controls(descriptions, outcomes, {**lacking, **(missing if controls else {})}),
-        prompt_answers=None if noted is None else noted.of(_first_rows(asked["test"])),
+        prompt_answers=None if noted is None else noted.of(asked["test"].first_rows),
         mean_entropy_over_x=_mean_entropy(noted.weights) if noted and mixture.weighting.depends_on_x else None,
         missing={split: why for split, why in missing.items() if split in splits},
     )
@@ -205,14 +210,6 @@ def evaluate_split(
         progress=progress,
     )
     return found.evaluations[split]
-
-
-def _first_rows(asked: AskedFacts) -> list[int]:
-    """Return the row of the first fact of each x."""
-    first: dict[str, int] = {}
-    for number, fact in enumerate(asked.encoded.facts):
-        first.setdefault(fact.x, number)
-    return list(first.values())
 
 
 def _mean_entropy(weights: np.ndarray) -> float:

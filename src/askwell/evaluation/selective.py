@@ -4,66 +4,52 @@ How probable an answer must be is learned from the mixture's answers to the rela
 with the mixture.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.reply import PromptReply, Replies, count_reasons
-from askwell.errors import BadOption, DamagedFile, UsageError
+from askwell.errors import BadOption, UsageError
 from askwell.evaluation.confidence import Threshold, learn_threshold, questions_of
 from askwell.evaluation.scoring import Evaluation
+from askwell.mixture.learned_from import DevAnswers
 
 if TYPE_CHECKING:  # answers of a server are shown without torch
     from askwell.mixture.mixture import Mixture
 
 
-@dataclass(frozen=True)
-class DevAnswers:
-    """The best answers of a mixture to dev questions: how probable each was, and whether it was right."""
-
-    relation: str
-    vocabulary: str
-    candidates: str | None
-    """The hash of the candidate vocabulary, None for all answers of the LM."""
-    facts: int
-    left_out: dict[str, int]
-    """How many dev facts were not asked, by reason."""
-    probabilities: tuple[Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)], ...]
-    """Of the best answer to each question, the highest first, so that the order of facts does not matter."""
-    right: tuple[Literal[0, 1], ...]
-    """1 where this answer is right, 0 where it is wrong."""
-
-    def threshold(self, risk: float, confidence: float | None = None) -> float:
-        """Return the lowest probability at which at most a fraction `risk` of the given dev answers is wrong. With
-        `confidence`, this holds for an upper bound of that fraction, see `learn_threshold`. The state of a tuned
-        mixture was also chosen on dev, so elsewhere the risk can be a little higher."""
-        found = self.learned(risk, confidence).value
-        if found is not None:
-            return found
-        at = "" if confidence is None else f" with a confidence of {100 * confidence:g} %"
-        if not any(self.right):
-            raise BadOption(
-                f"no threshold keeps a risk of {100 * risk:g} %{at}: none of the {len(self.right)} dev questions of "
-                f"{self.relation} is answered right, so there is nothing to learn a threshold from"
-            )
-        problem = "even the most probable answers are wrong too often"
-        if confidence is not None:
-            problem += " to be confident, or there are too few of them"
-        way_out = "choose a higher risk" + ("" if confidence is None else " or a lower confidence (or none)")
+def threshold_of(dev: DevAnswers, risk: float, confidence: float | None = None) -> float:
+    """Return the lowest probability at which at most a fraction `risk` of the given dev answers is wrong. With
+    `confidence`, this holds for an upper bound of that fraction, see `learn_threshold`. The state of a tuned mixture
+    was also chosen on dev, so elsewhere the risk can be a little higher."""
+    found = learned_threshold(dev, risk, confidence).value
+    if found is not None:
+        return found
+    at = "" if confidence is None else f" with a confidence of {100 * confidence:g} %"
+    if not any(dev.right):
         raise BadOption(
-            f"no threshold keeps a risk of {100 * risk:g} %{at}: on the {len(self.right)} dev questions of "
-            f"{self.relation}, of which {sum(self.right)} are answered right, {problem}; {way_out}"
+            f"no threshold keeps a risk of {100 * risk:g} %{at}: none of the {len(dev.right)} dev questions of "
+            f"{dev.relation} is answered right, so there is nothing to learn a threshold from"
         )
+    problem = "even the most probable answers are wrong too often"
+    if confidence is not None:
+        problem += " to be confident, or there are too few of them"
+    way_out = "choose a higher risk" + ("" if confidence is None else " or a lower confidence (or none)")
+    raise BadOption(
+        f"no threshold keeps a risk of {100 * risk:g} %{at}: on the {len(dev.right)} dev questions of "
+        f"{dev.relation}, of which {sum(dev.right)} are answered right, {problem}; {way_out}"
+    )
 
-    def learned(self, risk: float, confidence: float | None = None) -> Threshold:
-        """Return the threshold for a risk, if there is one, with its risk and coverage on dev."""
-        probabilities, right = np.array(self.probabilities), np.array(self.right, dtype=bool)
-        return learn_threshold(probabilities, right, risk=risk, confidence=confidence)
+
+def learned_threshold(dev: DevAnswers, risk: float, confidence: float | None = None) -> Threshold:
+    """Return the threshold for a risk, if there is one, with its risk and coverage on dev."""
+    return learn_threshold(
+        np.array(dev.probabilities), np.array(dev.right, dtype=bool), risk=risk, confidence=confidence
+    )
 
 
 def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) -> DevAnswers:
@@ -84,22 +70,13 @@ def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) ->
     )
 
 
-def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
-    """Read the dev answers that were saved with a mixture; an error says what to do if there are none."""
-    if not document:
+def need_dev_answers(saved: DevAnswers | None) -> DevAnswers:
+    """Return the dev answers that were saved with a mixture; an error says what to do if there are none."""
+    if saved is None:
         raise UsageError(
             "the mixture has no record of its answers to dev questions (it is untuned, or was saved by an older "
             "version), so no threshold is known: name its `relation`, and its dev facts are asked first",
             relation="relation with --facts",
-        )
-    try:
-        saved = TypeAdapter(DevAnswers).validate_python(document)
-    except ValidationError:
-        saved = None
-    if saved is None or len(saved.probabilities) != len(saved.right):
-        raise DamagedFile(
-            "the mixture's record of its answers to dev questions is damaged: it needs a probability from 0 to 1 for "
-            "each question, and a 1 or 0 for whether its answer is right"
         )
     return saved
 
@@ -172,7 +149,7 @@ def ask_all(
                 "with `facts`, and its dev facts are asked with the same candidates",
                 facts="--facts",
             )
-        threshold = dev.threshold(limits.risk, limits.confidence)
+        threshold = threshold_of(dev, limits.risk, limits.confidence)
     alone: Iterable[Sequence[PromptReply] | None] = repeat(None, len(xs))
     if each_prompt:
         alone = mixture.answering(candidates).ask_each_prompt(xs)

@@ -30,8 +30,7 @@ from askwell.evaluation.confidence import (
     risk_coverage,
     score_answer_sets,
 )
-from askwell.evaluation.knowledge import Controls
-from askwell.evaluation.known_share import KnownShare, given_answers, known_share
+from askwell.evaluation.knowledge import Controls, KnownShare, given_answers, known_share
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import Evaluation, Progress, Projection

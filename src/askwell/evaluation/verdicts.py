@@ -345,20 +345,14 @@ def _all_parts(
     parts = {"relation": _parted(facts, lambda one: one.relation)}
     if any(one.relation in kinds for one in facts):
         parts["kind of relation"] = _parted(facts, lambda one: kinds.get(one.relation, "not known"))
-    parts["words of y"] = _parted(facts, lambda one: _words(one.y))
+    parts["words of y"] = _parted(facts, lambda one: str(min(len(one.y.split()), 4)).replace("4", "4 or more"))
     if frequency is not None:
         parts["frequency of y"] = _parted(facts, lambda one: _frequency(frequency.get((one.relation, one.y), 0)))
     if forgotten:
-        parts["made to forget"] = _parted(facts, lambda one: _yes((one.relation, one.x, one.y) in forgotten))
+        parts["made to forget"] = _parted(
+            facts, lambda one: "yes" if (one.relation, one.x, one.y) in forgotten else "no"
+        )
     return parts
-
-
-def _yes(is_so: bool) -> str:
-    return "yes" if is_so else "no"
-
-
-def _words(text: str) -> str:
-    return str(min(len(text.split()), 4)).replace("4", "4 or more")
 
 
 def _frequency(times: int) -> str:

@@ -1,4 +1,5 @@
-"""LMs changed in memory: weights rounded to a few bits, or the smallest of them pruned."""
+"""Copies of an LM, changed in memory: controls, which have its shape but not its knowledge, so that whatever tuning
+elicits from them was put there by tuning; and LMs whose weights are rounded to a few bits or pruned."""
 
 import copy
 from collections.abc import Iterator
@@ -13,10 +14,49 @@ from transformers.pytorch_utils import Conv1D
 from askwell.errors import BadOption, checked
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import identify
+from askwell.specs.run_spec import ControlKind
 
 GROUP = 32
 """How many weights of a row share a scale and an offset, as in most formats of quantised LMs."""
 BITS = (8, 4, 3, 2)
+
+
+def control_lm(lm: FrozenLM, kind: ControlKind, seed: int) -> FrozenLM:
+    """Return an LM of the same shape, tokenizer, device and precision that knows nothing; the given one is not changed.
+
+    "random-weights" draws every weight as the model's own class does for a model that is to be trained.
+    "random-embeddings" draws only the table of word embeddings (and with it a head that is tied to it) from a Gaussian
+    with the mean and standard deviation of all its numbers, and keeps all other weights.
+    """
+    draw = {"random-weights": _with_random_weights, "random-embeddings": _with_random_embeddings}[kind]
+    return _with_weights(lm, draw(lm.model, seed), f"{lm.identity.name} ({kind.replace('-', ' ')}, seed {seed})")
+
+
+def _with_weights(lm: FrozenLM, model: PreTrainedModel, name: str) -> FrozenLM:
+    """Return the LM with the weights of a model of its class, under another name."""
+    found = identify(model, lm.tokenizer, name=name, family=lm.family.name, folder=None)
+    # Only the weights differ: the config, hashed as stored, is still the LM's.
+    changed = {"name": name, "revision": None, "tensors_sha256": found.tensors_sha256}
+    identity = lm.identity.model_copy(update=changed)
+    return FrozenLM(model, lm.tokenizer, identity=identity, device=lm.device, dtype=lm.dtype, compiled=lm.is_compiled)
+
+
+def _with_random_weights(model: PreTrainedModel, seed: int) -> PreTrainedModel:
+    # Drawn on the CPU, so that a seed means the same weights on every device.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)
+        return type(model)(copy.deepcopy(model.config))
+
+
+@torch.no_grad()
+def _with_random_embeddings(model: PreTrainedModel, seed: int) -> PreTrainedModel:
+    copied = copy.deepcopy(model)
+    embedding: Any = copied.get_input_embeddings()
+    table: Tensor = embedding.weight
+    known = table.double()
+    drawn = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+    table.copy_(drawn * float(known.std()) + float(known.mean()))
+    return copied
 
 
 @checked
@@ -47,10 +87,7 @@ def changed_lm(lm: FrozenLM, *, bits: int | None = None, pruned: float | None = 
     told = [f"{100 * pruned:g} % pruned"] if pruned is not None else []
     told += [f"{bits} bits"] if bits is not None else []
     name = f"{lm.identity.name} ({', '.join(told)})"
-    found = identify(model, lm.tokenizer, name=name, family=lm.family.name, folder=None)
-    changed = {"name": name, "revision": None, "tensors_sha256": found.tensors_sha256}
-    identity = lm.identity.model_copy(update=changed)
-    return FrozenLM(model, lm.tokenizer, identity=identity, device=lm.device, dtype=lm.dtype, compiled=lm.is_compiled)
+    return _with_weights(lm, model, name)
 
 
 def _matrices(model: PreTrainedModel) -> Iterator[Tensor]:

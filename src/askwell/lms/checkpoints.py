@@ -121,7 +121,7 @@ def load_checkpoint_files(
         if not (path / "config.json").is_file():
             raise LMUnavailable(f"`lm` {name}: the folder holds no config.json, so it is not a transformers checkpoint")
         folder = path
-    elif _looks_like_path(name):
+    elif name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
         raise LMUnavailable(f"`lm` {name}: there is no such folder or file. {_WITHOUT_HUB}")
     try:
         reach = {}
@@ -198,10 +198,6 @@ def _check_sizes(config: PretrainedConfig, folder: Path | None, auto_class: Any)
             f"its config.json describes a model of {wanted:,} numbers, and its files hold {stored:,}; they do not "
             "belong together"
         )
-
-
-def _looks_like_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
 def _largest(tokenizer: Any, *, stored: bool) -> int:

@@ -342,7 +342,12 @@ class FrozenLM(ShowsItself):
 
     def _walk_of(self, batch: Batch) -> Walk | None:
         """Return the walk for a batch; None if its sentences are too long and go through the whole model."""
-        if self.walk is None or self.window is None or self._fits(_longest_sentence(batch)):
+        if self.walk is None or self.window is None:
+            return self.walk
+        longest = max(int(stream.lengths.max()) for stream in batch.streams.values())
+        if batch.branches is not None:
+            longest = int(batch.branches.sum(2).max())
+        if self._fits(longest if batch.past is None else longest + int(batch.past.paths.lengths.max())):
             return self.walk
         if batch.past is not None:
             raise ValueError(f"sentences of more than {self.window} tokens cannot continue from cached keys and values")
@@ -361,10 +366,3 @@ class FrozenLM(ShowsItself):
 
     def _whole_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
         return self.whole.run(batch, vectors, deltas).logits[0].to(self.parameter_dtype)
-
-
-def _longest_sentence(batch: Batch) -> int:
-    longest = max(int(stream.lengths.max()) for stream in batch.streams.values())
-    if batch.branches is not None:
-        longest = int(batch.branches.sum(2).max())
-    return longest if batch.past is None else longest + int(batch.past.paths.lengths.max())

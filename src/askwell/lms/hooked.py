@@ -155,7 +155,8 @@ def probe(model: PreTrainedModel, family: Family, device: torch.device) -> Whole
         widths: dict[str, list[int]] = {name: [] for name in blocks}
         with ExitStack() as counting:
             for name, of_stack in blocks.items():
-                counting.enter_context(watching_layers(of_stack, _width_noter(widths[name])))
+                noted = widths[name]
+                counting.enter_context(watching_layers(of_stack, lambda hidden, to=noted: to.append(hidden.shape[-1])))
             alone = _logits(model, family, ids[1:, :2], lengths[1:])[0, 1]
         padded = _logits(model, family, ids, lengths)[1, 1]
         before_head = _find_before_head(model, family, ids, lengths, padded)
@@ -167,10 +168,6 @@ def probe(model: PreTrainedModel, family: Family, device: torch.device) -> Whole
         raise LMUnavailable(f"{type(model).__name__} cannot be asked: padding changes its answers")
     stacks = {name: Stack(blocks[name], len(found), found[0]) for name, found in widths.items()}
     return WholeModel(model, family, stacks, before_head)
-
-
-def _width_noter(widths: list[int]) -> Callable[[Tensor], None]:
-    return lambda hidden: widths.append(hidden.shape[-1])
 
 
 def _find_before_head(

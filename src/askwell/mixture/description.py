@@ -12,8 +12,9 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact
 from askwell.data.templates import Template, parse_template
+from askwell.files import hash_json
 from askwell.lms.identity import LMIdentity
-from askwell.mixture.learned_from import LearnedFrom, RelationRecord
+from askwell.mixture.learned_from import DevAnswers, LearnedFrom, RelationRecord
 from askwell.mixture.transfer import Transferred
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import NO_LEAD_IN, SettledMixtureSpec
@@ -37,9 +38,8 @@ class About(_Part):
     """What it scores, by the split."""
     transferred: Annotated[Transferred | None, Field(exclude_if=lambda transferred: transferred is None)] = None
     """How it was carried over from another LM, before any further tuning; None if it was not."""
-    dev_answers: dict[str, Any] | None = None
-    """How probable its answers to dev questions were, and which were right: thresholds are learned from it. It is saved
-    in abstention.json."""
+    dev_answers: Annotated[DevAnswers | None, Field(exclude_if=lambda answers: answers is None)] = None
+    """How probable its answers to dev questions were, and which were right: thresholds are learned from it."""
 
 
 class SavedPrompt(_Part):
@@ -59,13 +59,6 @@ class SavedPrompt(_Part):
     def as_template(self) -> Template:
         """Return the template that was saved."""
         return parse_template(self.template, self.weight)
-
-
-class SavedFile(_Part):
-    """A file beside config.json."""
-
-    sha256: str
-    bytes: int
 
 
 class Description(About):
@@ -91,9 +84,13 @@ class Description(About):
     effective_prompts: float
     temperature: float | None
     """T; None if the weights have none."""
-    files: dict[str, SavedFile]
-    sha256: str
-    """The hash of all the rest."""
+    tensors_sha256: str
+    """The hash of mixture.safetensors."""
+
+    @property
+    def digest(self) -> str:
+        """Return the hash of the whole mixture."""
+        return hash_json(self.model_dump(mode="json"))
 
 
 _BESIDE_SCORES = {"facts", "vocabulary", "log_loss", "units"}

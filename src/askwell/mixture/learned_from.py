@@ -1,9 +1,10 @@
-"""What a mixture was learned from, as it is recorded with runs and saved mixtures. It is read without torch."""
+"""What a mixture was learned from, and how it answered dev questions, as it is recorded with runs and saved mixtures.
+It is read without torch."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from askwell.data.facts import Relation
 from askwell.lms.identity import LMIdentity
@@ -71,3 +72,26 @@ class LearnedFrom(_Part):
     @model_serializer(mode="wrap")
     def _without_what_does_not_apply(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         return {name: value for name, value in write(self).items() if value is not None and value not in ((), [])}
+
+
+class DevAnswers(_Part):
+    """The best answers of a mixture to dev questions: how probable each was, and whether it was right. The probability
+    below which answers are withheld at a chosen risk is learned from them (`evaluation/selective.py`)."""
+
+    relation: str
+    vocabulary: str
+    candidates: str | None
+    """The hash of the candidate vocabulary, None for all answers of the LM."""
+    facts: int
+    left_out: dict[str, int]
+    """How many dev facts were not asked, by reason."""
+    probabilities: tuple[Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)], ...]
+    """Of the best answer to each question, the highest first, so that the order of facts does not matter."""
+    right: tuple[Literal[0, 1], ...]
+    """1 where this answer is right, 0 where it is wrong."""
+
+    @model_validator(mode="after")
+    def _has_an_answer_to_each_question(self) -> "DevAnswers":
+        if len(self.probabilities) != len(self.right):
+            raise ValueError("each question needs a probability, and a 1 or 0 for whether its answer is right")
+        return self

@@ -1,19 +1,16 @@
 """Saves and loads mixtures: a folder of safetensors, JSON and a model card. Nothing in it can run code.
 
-`config.json` names the format's version, the LM, the prompts and the hashes of `mixture.safetensors` and, if there is
-one, `abstention.json`, as well as a hash of itself. New versions of these two are written aside and moved into place
-last, so that a crash in between leaves either the old mixture or, under names such as `mixture.safetensors.new`, the
-new one.
+`config.json` names the format's version, the LM, the prompts and the hash of `mixture.safetensors`. A new version of
+the tensors is written as `mixture.safetensors.new` and moved into place last, so that a crash in between leaves either
+the old mixture or the new one.
 """
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -22,18 +19,17 @@ from torch import Tensor
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
-from askwell.files import hash_json, problem_in, read_document, read_text, refuse_later_version, write_whole
+from askwell.files import read_bytes, read_saved, read_text, write_whole
 from askwell.lms.checkpoints import hub_options as reach_of_hub
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.description import About, Description, SavedFile, SavedPrompt, model_card
+from askwell.mixture.description import About, Description, SavedPrompt, model_card
 from askwell.mixture.learned_from import CONFIG
 from askwell.prompts.prompt_set import PromptSet
 
 TENSORS, CARD = "mixture.safetensors", "README.md"
-ABSTENTION = "abstention.json"
-"""What the mixture answered to dev questions; a folder without it loads as well."""
+_NEW_TENSORS = f"{TENSORS}.new"
 IN_A_RUN = "mixture"
 """The folder of the mixture, inside that of a run."""
 LM_PATH = "lm_path.txt"
@@ -47,12 +43,9 @@ def write_mixture(
 ) -> None:
     """Write the mixture's files, with how it answers and what is known about it, into a folder."""
     tensors = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in mixture.state_dict().items()})
-    files = {TENSORS: tensors}
-    if about.dev_answers:
-        files[ABSTENTION] = (json.dumps(about.dev_answers, ensure_ascii=False, allow_nan=False) + "\n").encode()
     lm = mixture.lm
     described = Description(
-        **{name: getattr(about, name) for name in ("relation", "learned_from", "scores", "transferred")},
+        **{name: getattr(about, name) for name in About.model_fields},
         base_lm=lm.identity,
         base_lm_has_public_name=lm.source == lm.identity.name,
         tokenizer=None if lm.tokenizer_source is None else public_name(lm.tokenizer_source),
@@ -65,22 +58,11 @@ def write_mixture(
         candidates=candidates,
         effective_prompts=mixture.effective_prompts,
         temperature=mixture.temperature,
-        files={
-            name: SavedFile(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
-            for name, content in files.items()
-        },
-        sha256="",
+        tensors_sha256=hashlib.sha256(tensors).hexdigest(),
     )
-    head = described.model_dump(include={"format", "version"})
-    config = {**head, **described.model_dump(mode="json", exclude={"dev_answers", "sha256"})}
-    config["sha256"] = hash_json(config)
-    for name, content in files.items():
-        write_whole(folder / f"{name}.new", content)
-    write_whole(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-    for name in files:
-        (folder / f"{name}.new").replace(folder / name)
-    if ABSTENTION not in files:
-        (folder / ABSTENTION).unlink(missing_ok=True)
+    write_whole(folder / _NEW_TENSORS, tensors)
+    write_whole(folder / CONFIG, described.model_dump_json(indent=2) + "\n")
+    (folder / _NEW_TENSORS).replace(folder / TENSORS)
     write_whole(folder / CARD, str(model_card(mixture, about)))
     places = {LM_PATH: (lm.source, lm.identity.name), TOKENIZER_PATH: (lm.tokenizer_source, described.tokenizer)}
     for name, (source, public) in places.items():
@@ -93,10 +75,14 @@ def write_mixture(
 def read_state(mixture: PromptSet, source: str | Path, description: Description, **hub_options: Any) -> None:
     """Set everything that was tuned to what was saved."""
     path = Path(str(source)) / TENSORS
-    if TENSORS not in description.files:
-        raise DamagedFile(f"{path.with_name(CONFIG)} names no {TENSORS} among the mixture's files")
+    new = path.with_name(_NEW_TENSORS)  # there if a save was cut off just before its last step
+    content = new.read_bytes() if new.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != description.tensors_sha256:
+        content = _fetch(source, TENSORS, hub_options).read_bytes()
+    if hashlib.sha256(content).hexdigest() != description.tensors_sha256:
+        raise DamagedFile(f"{path} is truncated or altered: its hash is not the one in {CONFIG}")
     try:
-        tensors = load_tensors(_read_checked(source, TENSORS, description.files[TENSORS], hub_options))
+        tensors = load_tensors(content)
         mixture.load_state_dict(tensors)
     except (SafetensorError, RuntimeError) as error:
         raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
@@ -125,25 +111,10 @@ def base_lm(source: str | Path, description: Description, lm: FrozenLM | None) -
 
 def read_description(source: str | Path, **hub_options: Any) -> Description:
     """Read what a saved mixture says about itself, without its LM."""
-    source = mixture_folder(source)
-    path = _fetch(source, CONFIG, hub_options)
-    config = read_document(path)
-    if not isinstance(config, dict) or config.get("format") != "askwell-mixture":
+    path = _fetch(mixture_folder(source), CONFIG, hub_options)
+    if b'"askwell-mixture"' not in read_bytes(path):
         raise BadFile(path, "is not the description of a saved askwell mixture")
-    refuse_later_version(path, config)
-    if config.get("sha256") != hash_json({key: value for key, value in config.items() if key != "sha256"}):
-        raise DamagedFile(f"{path} was altered: its contents do not match its own hash")
-    try:
-        description = Description.model_validate(config)
-    except ValidationError as error:
-        raise DamagedFile(f"{path} has an unknown format: {problem_in(error)}") from None
-    if ABSTENTION not in description.files:
-        return description
-    data = _read_checked(source, ABSTENTION, description.files[ABSTENTION], hub_options)
-    dev_answers = read_document(Path(source) / ABSTENTION, data)
-    if not isinstance(dev_answers, dict):
-        raise DamagedFile(f"{Path(source) / ABSTENTION} has an unknown format: it is not a JSON object")
-    return description.model_copy(update={"dev_answers": dev_answers})
+    return read_saved(path, Description.model_validate_json)
 
 
 def mixture_folder(source: str | Path) -> str | Path:
@@ -165,21 +136,6 @@ def tokenizer_source(source: str | Path, description: Description) -> str | None
 def _noted(source: str | Path, name: str) -> str | None:
     path = Path(mixture_folder(source)) / name
     return read_text(path).strip() if path.is_file() else None
-
-
-def _read_checked(source: str | Path, name: str, expected: SavedFile, hub_options: dict[str, Any]) -> bytes:
-    """Read a file and check it against its hash in the config."""
-    new = Path(source) / f"{name}.new"
-    if new.is_file():  # a save was cut off just before its last step
-        data = new.read_bytes()
-        if hashlib.sha256(data).hexdigest() == expected.sha256:
-            return data
-    data = _fetch(source, name, hub_options).read_bytes()
-    if hashlib.sha256(data).hexdigest() == expected.sha256:
-        return data
-    size = len(data)
-    problem = f"truncated ({size} of {expected.bytes} bytes)" if size < expected.bytes else "altered"
-    raise DamagedFile(f"{Path(str(source)) / name} is {problem}: its hash is not the one in {CONFIG}")
 
 
 def _are_numbers(name: str, tensor: Tensor) -> bool:

@@ -44,7 +44,7 @@ def carry_over(source: PromptSet, target: PromptSet, prompts: Sequence[int]) -> 
     of an LM alone; elsewhere they stay 0.
     """
     is_copy = are_copies(source.lm, target.lm)
-    word_map = None if is_copy else _word_map(source.lm, target.lm)
+    word_map, shared_words = (None, 0) if is_copy else _word_map(source.lm, target.lm)
     matched: set[int] = set()
     for number, its_number in enumerate(prompts):
         at, its_rows = _rows(target, number), _rows(source, its_number)
@@ -61,7 +61,7 @@ def carry_over(source: PromptSet, target: PromptSet, prompts: Sequence[int]) -> 
         moved = [(tuned[own] - its_words[own]).double().mean(0) if own else None for own in counterparts]
         for row, change in enumerate(moved):
             if change is not None:
-                words[row] += (change @ word_map.matrix).to(words)
+                words[row] += (change @ word_map).to(words)
         target.vectors[at] = words
     carried = source.weighting.state_dict() | {"logits": source.weight_logits[list(prompts)].log_softmax(0)}
     if source.representation is not None and target.representation is not None:  # another LM's f(x) is another
@@ -69,7 +69,7 @@ def carry_over(source: PromptSet, target: PromptSet, prompts: Sequence[int]) -> 
         if is_copy:
             target.representation.load_state_dict(source.representation.state_dict())
     target.weighting.load_state_dict(carried)
-    return Transferred(source.lm.identity.name, is_copy, 0 if word_map is None else word_map.words, len(matched))
+    return Transferred(source.lm.identity.name, is_copy, shared_words, len(matched))
 
 
 def are_copies(before: FrozenLM, after: FrozenLM) -> bool:
@@ -147,14 +147,9 @@ def _ends(pieces: Sequence[str]) -> list[int]:
 # ── from one space of word vectors to the other ───────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class _WordMap:
-    matrix: Float[Tensor, "old new"]
-    words: int
-
-
-def _word_map(before: FrozenLM, after: FrozenLM) -> _WordMap:
-    """Fit the linear map from one LM's word vectors to another's, by ridge regression over the words that both have."""
+def _word_map(before: FrozenLM, after: FrozenLM) -> tuple[Float[Tensor, "old new"], int]:
+    """Fit the linear map from one LM's word vectors to another's, by ridge regression over the words that both have;
+    return it with their number."""
     old, new = _tokens_by_word(before), _tokens_by_word(after)
     shared = sorted(old.keys() & new.keys())
     if len(shared) < 2:
@@ -164,8 +159,7 @@ def _word_map(before: FrozenLM, after: FrozenLM) -> _WordMap:
     products = given.T @ given
     penalty = _RIDGE * products.diagonal().mean()
     ridge = products + penalty * torch.eye(len(products), dtype=products.dtype)
-    matrix = torch.linalg.solve(ridge, given.T @ wanted)
-    return _WordMap(matrix.to(after.device), len(shared))
+    return torch.linalg.solve(ridge, given.T @ wanted).to(after.device), len(shared)
 
 
 def _tokens_by_word(lm: FrozenLM) -> dict[tuple[str, bool], int]:

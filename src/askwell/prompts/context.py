@@ -210,14 +210,11 @@ def settle(
         scores = scores.model_copy(update={"begins": begins})
         lead_in, shots = best_opening(scores)
         plain = plain.model_copy(update={"lead_in": lead_in, "shots": shots})
-    shown = {"opening_template": _heaviest(lm, templates, begin)} if spec.opening == "shared" else {}
+    shown = {}
+    if spec.opening == "shared":  # in the words of the heaviest template that the LM can be asked with
+        prompts, _ = usable_prompts(lm, templates, lm.beginning(begin))
+        shown["opening_template"] = max(prompts, key=lambda prompt: prompt.template.weight or 0.0).template.text
     return SettledMixtureSpec.model_validate({**plain.model_dump(), "begin": begin, "context_scores": scores, **shown})
-
-
-def _heaviest(lm: FrozenLM, templates: Sequence[Template], begin: Begin) -> str:
-    """Return the text of the heaviest template that the LM can be asked with, the first of equals."""
-    prompts, _ = usable_prompts(lm, templates, lm.beginning(begin))
-    return max(prompts, key=lambda prompt: prompt.template.weight or 0.0).template.text
 
 
 def best_opening(scores: ContextScores) -> tuple[str, int]:
@@ -299,8 +296,8 @@ def _askable(
     try:
         prompts = usable_prompts(lm, templates)[0][:_PROMPTS]
     except NothingLeft:
-        return None
-    if not relation.train:
+        prompts = []
+    if not prompts or not relation.train:
         return None
     xs, ys = _lengths(lm, relation.train)
     fits = (xs.lengths > 0).all(0) & (ys.lengths > 0).all(0) & (ys.lengths <= _LONGEST_ANSWER).all(0)

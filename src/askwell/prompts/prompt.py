@@ -59,13 +59,14 @@ def usable_prompts(
             left_out.append(LeftOutPrompt(template, str(unusable)))
             continue
         prompt = Prompt(template, tokens, question, _token_ids(tokens, question))
-        twin = _cut_twin(prompt, prompts)
+        twin = next((number for number, earlier in enumerate(prompts) if _read_alike(earlier, prompt)), None)
         if twin is None:
             prompts.append(prompt)
-        else:
-            first = prompts[twin]
-            prompts[twin] = replace(first, template=_with_added_weight(first.template, template))
-            left_out.append(LeftOutPrompt(template, f"merged: up to y it is the same as {first.template.text!r}"))
+            continue
+        first = prompts[twin].template
+        if first.weight is not None and template.weight is not None:
+            prompts[twin] = replace(prompts[twin], template=replace(first, weight=first.weight + template.weight))
+        left_out.append(LeftOutPrompt(template, f"merged: up to y it is the same as {first.text!r}"))
     if not prompts:
         raise NothingLeft("prompts", Counter(prompt.reason for prompt in left_out))
     return prompts, left_out
@@ -153,20 +154,10 @@ def _token_ids(tokens: PromptTokens, question: Question) -> tuple[int, ...]:
     return written[: max(read, default=-1) + 1]  # a cut removes tokens from the end
 
 
-def _cut_twin(prompt: Prompt, earlier: Sequence[Prompt]) -> int | None:
-    """Return the earlier prompt with another text that reads the same after the cut, if there is one."""
-    for number, other in enumerate(earlier):
-        same_question = other.question == prompt.question
-        same_forms = other.tokens.x_place == prompt.tokens.x_place and other.tokens.y_place == prompt.tokens.y_place
-        if same_question and same_forms and other.tokens != prompt.tokens:
-            return number
-    return None
-
-
-def _with_added_weight(template: Template, other: Template) -> Template:
-    if template.weight is None or other.weight is None:
-        return template
-    return replace(template, weight=template.weight + other.weight)
+def _read_alike(one: Prompt, other: Prompt) -> bool:
+    """Tell whether two prompts of different texts read the same after the cut."""
+    same_forms = one.tokens.x_place == other.tokens.x_place and one.tokens.y_place == other.tokens.y_place
+    return one.question == other.question and same_forms and one.tokens != other.tokens
 
 
 def token_rows(prompts: Sequence[Prompt], first: int = 0) -> list[range | tuple[int, ...]]:

@@ -320,7 +320,7 @@ def clear_folder(folder: Path) -> None:
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():
             continue
-        for name in (CONFIG, "mixture.safetensors", "abstention.json", "README.md", "lm_path.txt"):
+        for name in (CONFIG, "mixture.safetensors", "README.md", "lm_path.txt"):
             (mixture / name).unlink(missing_ok=True)
 
 

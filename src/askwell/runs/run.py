@@ -23,7 +23,6 @@ from askwell.evaluation.knowledge import knowledge
 from askwell.evaluation.scoring import Evaluation, partitions_of, scores_of_parts
 from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
-from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.machine import limited_threads
 from askwell.mixture.description import About
@@ -299,5 +298,5 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
         relation=record.relation,
         learned_from=made.learned_from,
         scores=scores,
-        dev_answers=to_json(dev_answers(evaluations["dev"], candidates)) if "dev" in evaluations else None,
+        dev_answers=dev_answers(evaluations["dev"], candidates) if "dev" in evaluations else None,
     )

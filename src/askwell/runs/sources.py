@@ -13,13 +13,13 @@ from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
 from askwell.errors import BadFile, BadOption
 from askwell.evaluation.examine import evaluate_split
-from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
+from askwell.evaluation.selective import dev_answers, need_dev_answers
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import Precision
 from askwell.mixture.description import Description
-from askwell.mixture.learned_from import CONFIG
+from askwell.mixture.learned_from import CONFIG, DevAnswers
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, lm_source, read_description, tokenizer_source
 
@@ -155,7 +155,7 @@ def dev_answers_of(
 ) -> DevAnswers:
     """Return the answers to a relation's dev facts or, without a relation, those that were saved with the mixture."""
     if relation is None:
-        return dev_answers_from(read_description(folder or "").dev_answers)
+        return need_dev_answers(read_description(folder or "").dev_answers)
     if folder is not None:
         danger = "if it was trained on these dev facts, the threshold is too low"
         warn_of_other_facts(folder, read_description(folder), relation, danger, note)

@@ -64,7 +64,7 @@ def transfer_run(
             candidates=source.candidates,
             prompts="carried over",
             setting="carried over" if tuned is None else f"{tuned}, from another LM's",
-            start=Start(lm=source.lm.identity.name, mixture_sha256=read_description(folder).sha256),
+            start=Start(lm=source.lm.identity.name, mixture_sha256=read_description(folder).digest),
         ),
         TransferScores(
             evaluate_split(source, relation, progress=progress).figures(),

@@ -10,8 +10,9 @@ from pathlib import Path
 from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import AskwellError, WrongLM
+from askwell.lms.changed import control_lm
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import control_lm, load_lm
+from askwell.lms.load import load_lm
 from askwell.lms.machine import limited_threads
 from askwell.prompts.context import settle
 from askwell.runs.record import RunRecord

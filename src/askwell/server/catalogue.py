@@ -25,7 +25,7 @@ from askwell.data.testbed import (
     told_facts,
 )
 from askwell.errors import AskwellError, BadOption, DamagedFile, UsageError, did_you_mean
-from askwell.evaluation.selective import dev_answers_from
+from askwell.evaluation.selective import learned_threshold
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
 from askwell.mixture.learned_from import CONFIG
@@ -105,8 +105,8 @@ class Entry(MixtureInfo):
     @property
     def threshold(self) -> float | None:
         """The lowest probability of an answer that counts as known; None if none is known to keep the risk."""
-        document = None if self.kind != "tuned" or self.description is None else self.description.dev_answers
-        return dev_answers_from(document).learned(RISK).value if document else None
+        saved = None if self.kind != "tuned" or self.description is None else self.description.dev_answers
+        return None if saved is None else learned_threshold(saved, RISK).value
 
     @property
     def facts(self) -> Mapping[str, KnownX]:

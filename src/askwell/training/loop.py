@@ -23,11 +23,15 @@ from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
-from askwell.training.fitting import facts_to_fit, fit_lengths, fit_weights, fits_lengths, fits_weights
 from askwell.training.history import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.optimiser import (
     add_to_means,
     choose_tuned,
+    facts_to_fit,
+    fit_lengths,
+    fit_weights,
+    fits_lengths,
+    fits_weights,
     moments_of,
     optimizer_of,
     penalty,
@@ -154,7 +158,10 @@ def _train(
     for split in ("train", "dev"):
         facts.need(split)
     train_facts, dev = (_with_answers(facts, split, answers, left_out) for split in ("train", "dev"))
-    _warn_of_left_out(relation, left_out)
+    for split, without in left_out.items():
+        for reason, count in count_reasons(without).items():
+            of = len(relation.splits[split])
+            _log.warning("%s: %d of %d %s facts left out: %s", relation.name, count, of, split, reason)
     asked = scored_dev_facts(spec, facts=len(train_facts), dev_facts=len(dev), prompts=len(mixture.prompts))
     dev = _spread(dev, asked)
     run = run_id(mixture, relation, spec, candidates)
@@ -253,13 +260,6 @@ def _train(
     finally:
         mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
     return result()
-
-
-def _warn_of_left_out(relation: Relation, left_out: Mapping[str, tuple[LeftOutFact, ...]]) -> None:
-    for split, facts in left_out.items():
-        for reason, count in count_reasons(facts).items():
-            of = len(relation.splits[split])
-            _log.warning("%s: %d of %d %s facts left out: %s", relation.name, count, of, split, reason)
 
 
 def _with_answers(

@@ -11,8 +11,7 @@ from askwell.data.facts import Fact, SplitName
 from askwell.data.names import cardinalities
 from askwell.data.testbed import PREFIXES, told_facts
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
-from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
-from askwell.evaluation.known_share import KnownShare, mean_of_runs
+from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, KnownShare, knowledge, mean_of_runs
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import EASY, HARD, Parts, PartScores, by_control, parted
 from askwell.evaluation.trust import WORDS_ALREADY

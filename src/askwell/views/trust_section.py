@@ -5,8 +5,7 @@ A report shows cells of runs, the page of a run that run as a cell, and `askwell
 from collections.abc import Mapping, Sequence
 
 from askwell.evaluation.confidence import Bin, Calibration
-from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_MASKED_X, Knowledge
-from askwell.evaluation.known_share import KnownShare
+from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_MASKED_X, Knowledge, KnownShare
 from askwell.evaluation.scoring import EASY, HARD, PartScores, Projection
 from askwell.evaluation.significance import interval_text
 from askwell.evaluation.trust import Trust

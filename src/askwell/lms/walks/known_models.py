@@ -98,11 +98,10 @@ def _gives_the_same(lm: Any, change: Callable[[Batch, Tensor, Any], Batch], *, u
             # A module of another kind, e.g. a quantised one, or no cache of keys and values, e.g. in a recurrent model.
             return False
     tolerance = _TOLERANCE.get(lm.dtype, _TOLERANCE_OF_HALF_PRECISION)
-    return all(_near(ours, theirs, tolerance) for ours, theirs in zip(found, whole, strict=True))
-
-
-def _near(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
-    return bool((ours - theirs).abs().max() <= tolerance * theirs.abs().max())
+    return all(
+        bool((ours - theirs).abs().max() <= tolerance * theirs.abs().max())
+        for ours, theirs in zip(found, whole, strict=True)
+    )
 
 
 def _short_sequences(stacks: Mapping[str, Any], device: torch.device) -> Batch:
@@ -135,8 +134,5 @@ def _log_probs_and_gradients(lm: Any, change: Callable[[Batch, Tensor, Any], Bat
         change(batch, vectors, by_layer), vectors, by_layer, tokens, use_walk=use_walk
     )
     log_probs.sum().backward()
-    return [log_probs.detach(), log_totals.detach(), *(_gradient(part) for part in (vectors, *deltas.values()))]
-
-
-def _gradient(leaf: Tensor) -> Tensor:
-    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+    gradients = [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in (vectors, *deltas.values())]
+    return [log_probs.detach(), log_totals.detach(), *gradients]
