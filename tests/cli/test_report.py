@@ -56,7 +56,7 @@ def test_the_papers_figures_stand_beside_ours(askwell, tmp_path):
     assert done.code == 0, done.err
     lines = [line.split() for line in done.out.splitlines()]
     assert ["the", "paper", "34.1", "62.0", "43.6"] in lines
-    assert "what to bear in mind when comparing with" in (made.folder / "report" / "report.html").read_text()
+    assert "What to bear in mind when comparing" in (made.folder / "report" / "report.html").read_text()
 
 
 def test_mistakes_are_one_clear_error(askwell, store, tmp_path):

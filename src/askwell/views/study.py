@@ -72,11 +72,12 @@ class FactSetStudy:
     @property
     def sections(self) -> list[Section]:
         """What comes after what was found."""
+        beside = Points(self.beside_the_paper, "What to bear in mind when comparing")
         sections = []
         for made in self.tables:
-            charts = self._charts[1:] if made.kind == "all_scores" else []
-            beside = [Points(self.beside_the_paper)] if made.kind == "paper" else []
-            sections.append(Section(made.title, (*charts, made.table, *beside)))
+            above = self._charts[1:] if made.kind == "all_scores" else []
+            below = [beside] if made.kind == "paper" else []
+            sections.append(Section(made.title, (*above, made.table, *below)))
         sections += [] if self.curves is None else [Section(self.curves.heading, (_figure(self.curves),))]
         sections += some_answers(self.findings)
         if self.trust_tables:
@@ -161,7 +162,7 @@ def _without_repetition(sections: Iterable[Section]) -> Iterator[Section]:
     def once(block: Block) -> Block:
         if not isinstance(block, Table | Figure):
             return block
-        sentences = [one for one in re.split(r"(?<=\.) (?=[A-Z])", block.caption) if one not in said]
+        sentences = [one for one in re.split(r"(?<=\.) (?=[A-Z0-9])", block.caption) if one not in said]
         said.update(sentences)
         shown = replace(block, caption=" ".join(sentences))
         return without_empty_columns(shown) if isinstance(shown, Table) else shown
