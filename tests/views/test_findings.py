@@ -37,10 +37,8 @@ def test_tuned_prompts_that_are_better(store):
     keep(store, WRONG, setting="init", tuned=False)
     keep(store, RIGHT)
     first = found_in(store).sentences[0]
-    assert first.startswith(
-        "Of 20 test facts, bert-base-cased answers 100.0 % correctly with tuned prompts (mined), 0.0 %"
-    )
-    assert "tuning helps, a difference of +100.0 points (p < 0.001" in first
+    assert first.startswith("Of 20 test facts, bert-base-cased answers 100.0 % correctly with tuned prompts (mined)")
+    assert "), 0.0 % with the same untuned: tuning helps, a difference of +100.0 points (p < 0.001" in first
 
 
 def test_untuned_prompts_that_are_better_are_said_to_be(store):
@@ -80,8 +78,7 @@ def test_a_run_knows_what_it_scored_before_tuning(store):
     keep(store, [1, 1], known={"untuned": figures_of([1, 20], "bert-base-cased", "set:a", "test", 0)})
     said = sentences(store)
     assert (
-        "answers 100.0 % correctly with tuned prompts (mined), 50.0 % with untuned ones (mined): tuning gains +50"
-        in said
+        "answers 100.0 % correctly with tuned prompts (mined), 50.0 % with the same untuned: tuning gains +50" in said
     )
     study = study_of(store.runs(), drawn=0)
     main = study.tables[0]
@@ -113,7 +110,7 @@ def test_told_and_withheld_facts_are_told_apart(store):
     said = sentences(store)
     assert said.startswith("Of 10 facts that it was told, bert-base-cased answers 90.0 % correctly with tuned prompts")
     # 3 of the 10 told facts change, all to the better: p = 2 / 2^3
-    assert "60.0 % with untuned ones (mined): the difference of +30.0 points may be chance (p = 0.250" in said
+    assert "60.0 % with the same untuned: the difference of +30.0 points may be chance (p = 0.250" in said
     assert "“mined, tuned” gets 20.0 % of them right; “mined, untuned”, 10.0 %." in said
     # 9 of 10 against 2 of 10: Fisher's exact p = 0.0055
     assert "The 70.0 points between told and withheld facts come from what the LM was told." in said

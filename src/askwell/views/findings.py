@@ -57,6 +57,11 @@ class FoundCell:
         return f"{self.line.label}, {in_words(self.kind)}"
 
     @property
+    def quoted(self) -> str:
+        """Its label in a sentence; a prompt that was typed is in quotation marks already."""
+        return self.label if "“" in self.label else f"“{self.label}”"
+
+    @property
     def score(self) -> float:
         """Its P@1, over all facts."""
         return self.group.score("P@1").mean
@@ -165,10 +170,9 @@ class LMFindings:
         if tuned is None or untuned is None:
             return f"{answers}, asked with {best.label}."
         verdict = _verdict(self._change(untuned.group, tuned.group), self._score(tuned) - self._score(untuned))
-        return (
-            f"{answers} with tuned prompts ({self._best_of(tuned)}), {self._score(untuned):.1f} % with untuned ones "
-            f"({self._best_of(untuned)}): {verdict}."
-        )
+        of_tuned, of_untuned = self._best_of(tuned), self._best_of(untuned)
+        others = "the same untuned" if of_tuned == of_untuned else f"untuned ones ({of_untuned})"
+        return f"{answers} with tuned prompts ({of_tuned}), {self._score(untuned):.1f} % with {others}: {verdict}."
 
     def _best_of(self, cell: FoundCell) -> str:
         rivals = (other for other in self.cells if other.group.relations == cell.group.relations)
@@ -182,7 +186,7 @@ class LMFindings:
             return []
         told, withheld = (share or 0.0 for share in cell.shares())
         beside = (
-            f"; “{other.label}”, {_percentage(other.shares()[1])}" if other not in (None, cell) and other.parts else ""
+            f"; {other.quoted}, {_percentage(other.shares()[1])}" if other not in (None, cell) and other.parts else ""
         )
         if (of_control := self.most_frequent()) is not None:
             beside += f"; always giving the most frequent answer of train, {_percentage(of_control[1])}"
@@ -191,7 +195,7 @@ class LMFindings:
             verdict = "It is not clearly better on told facts: everything that it gets right may be a guess."
         return [
             "A right answer to a withheld fact, which appears nowhere in the LM's text and follows from nothing in it, "
-            f"is a guess: “{cell.label}” gets {_percentage(withheld)} of them right{beside}. {verdict}"
+            f"is a guess: {cell.quoted} gets {_percentage(withheld)} of them right{beside}. {verdict}"
         ]
 
     def _steps(self, before: str, after: str, what: str) -> list[str]:
@@ -228,7 +232,7 @@ class LMFindings:
         points = f"{abs(gain):.1f} points {'above' if gain >= 0 else 'below'}"
         return [
             f"On all test facts, answers that need no knowledge score {knowledge.control_score:.1f} at best; "
-            f"“{tuned.label}” is {points} them{'' if knowledge.is_there else ', which may be chance'}."
+            f"{tuned.quoted} is {points} them{'' if knowledge.is_there else ', which may be chance'}."
         ]
 
     def most_frequent(self, relations: Collection[str] | None = None) -> list[float | None] | None:
