@@ -15,6 +15,8 @@ DeviceKind = Literal["cpu", "cuda", "mps"]
 Digits = Literal["float32", "bfloat16", "float16", "float64"]
 ControlKind = Literal["random-weights", "random-embeddings"]
 """LMs that know nothing: all weights drawn at random, or only the word embeddings."""
+TYPED = "given"
+"""The name of prompts that are in no file, but were typed."""
 
 
 class PromptText(Spec):
