@@ -23,7 +23,7 @@ from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX, PREFIXES, lm_names, lms_folder
 from askwell.errors import BadOption, DamagedFile, Failure
 from askwell.files import write_aside, writing
-from askwell.lms.checkpoints import PULLABLE, PackagedLM, built_in_folder, load_checkpoint_files, pulled_folder, quiet
+from askwell.lms.checkpoints import PULLABLE, PackagedLM, load_checkpoint_files, local_place, pulled_folder, quiet
 from askwell.lms.families import Unusable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import tokenise
@@ -193,15 +193,9 @@ def describe(lm: FrozenLM) -> dict[str, Any]:
         "prompts_it_cannot_use": [form for form, can in usable.items() if not can],
         "runs_on": f"{lm.device} in {str(lm.dtype).removeprefix('torch.')}",
         "path": _path(lm),
-        "folder": _folder(lm),
+        "folder": None if (place := local_place(lm.source)) is None else str(place),
         "tensors_sha256": identity.tensors_sha256,
     }
-
-
-def _folder(lm: FrozenLM) -> str | None:
-    """Return the folder or file of the LM's weights; None if it is on the hub, or was made in memory."""
-    place = None if lm.source is None else built_in_folder(lm.source) or Path(lm.source)
-    return str(place.resolve()) if place is not None and place.exists() else None
 
 
 def _path(lm: FrozenLM) -> str:

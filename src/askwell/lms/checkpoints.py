@@ -94,6 +94,12 @@ def built_in_folder(name: str) -> Path | None:
     return folder
 
 
+def local_place(source: str | None) -> Path | None:
+    """Return the folder or file of an LM that is on this machine, given its name; None for one of the hub."""
+    place = None if source is None else built_in_folder(source) or Path(source)
+    return place.resolve() if place is not None and place.exists() else None
+
+
 def public_name(name: str | Path) -> str:
     """Return the name that is recorded with what is learned: a hub name, or the last part of a local path."""
     path = Path(name)

@@ -155,7 +155,7 @@ def in_short(run: Run, task: RunTask, data: Path | None) -> ProbedRun:
         answers=record.test.answers,
         dev=None if record.dev is None else record.dev.score("P@1"),
         control=control,
-        control_dev=None if found is None else found.controls[found.control].dev,
+        control_dev=None if found is None else found.controls[found.control]["dev"],
         bits=None if found is None or found.bits is None else round(found.bits.bits, 3),
         facts=tuple(facts),
         left_out=record.test.left_out_count,

@@ -125,7 +125,9 @@ def run(
     if spec.training is not None or spec.baseline is not None or start is not None:
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
-    write_run(folder, record, outcomes, examination.controls.outcomes)
+    before = () if made.untuned is None else made.untuned.outcomes
+    golds = {fact.x: relation.golds[fact.x] for fact in relation.train}
+    write_run(folder, record, outcomes, examination.controls.outcomes, untuned=before, train_golds=golds)
     remove_checkpoint(work.checkpoints)
     return record
 

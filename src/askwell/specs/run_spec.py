@@ -256,23 +256,11 @@ class SweepSpec(Spec):
         return [{"source": lm} if isinstance(lm, str) else lm for lm in lms] if isinstance(lms, list) else lms
 
     @model_validator(mode="after")
-    def _settings_name_prompts_that_are_there(self) -> "SweepSpec":
-        for name, setting in self.settings.items():
-            for prompts in setting.prompts or ():
-                if prompts not in self.prompts:
-                    meant = did_you_mean(prompts, self.prompts)
-                    raise ValueError(f"settings.{name}.prompts: there are no prompts named {prompts!r}{meant}")
-        return self
-
-    @model_validator(mode="after")
-    def _limits_prompts_that_are_there(self) -> "SweepSpec":
-        for name in self.most_prompts:
+    def _fits_together(self) -> "SweepSpec":
+        named = [(f"settings.{name}.prompts", one) for name, of in self.settings.items() for one in of.prompts or ()]
+        for where, name in (*named, *(("most_prompts", name) for name in self.most_prompts)):
             if name not in self.prompts:
-                raise ValueError(f"most_prompts: there are no prompts named {name!r}{did_you_mean(name, self.prompts)}")
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_planned(self) -> "SweepSpec":
+                raise ValueError(f"{where}: there are no prompts named {name!r}{did_you_mean(name, self.prompts)}")
         self.check_size(len(self.facts))
         return self
 
