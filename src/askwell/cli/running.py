@@ -228,7 +228,7 @@ def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
         return
     show(score_table({"untuned": found.untuned, "tuned": found.tuned}), *candidate_blocks(found.tuned))
     say(
-        f"Each of the {found.tuned.facts} facts was answered once, by a mixture of another of the {found.folds} folds. "
+        f"Each of the {found.tuned.facts} facts was answered once, by a mixture that learned from the other folds. "
         f"P@1 {found.tuned.micro['P@1']:.1f} (95 % interval {found.low:.1f} to {found.high:.1f})."
     )
     if found.gain is not None:
