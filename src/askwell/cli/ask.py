@@ -3,6 +3,7 @@ score on held-out facts, and tuned prompts in words."""
 
 import os
 from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter, validators
 
 from askwell.cli import options
-from askwell.cli.replies import note_threshold, print_answers, served_mixture, xs_to_ask
+from askwell.cli.replies import Answer, note_threshold, print_answers, served_mixture, xs_to_ask
 from askwell.cli.terminal import bar, note, note_loading, print_json, say, stdout
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption, NothingLeft
@@ -21,6 +22,7 @@ from askwell.specs.mixture_spec import MixtureSpec
 
 if TYPE_CHECKING:
     from askwell.answers.candidates import Candidates
+    from askwell.evaluation.selective import AnsweredX
     from askwell.mixture.mixture import Mixture
 
 Untuned = Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")]
@@ -109,6 +111,7 @@ def ask(
         note_left_out_prompts,
         relation_to_ask,
         saved_mixture,
+        trained_xs,
     )
 
     allowed = load_candidates(candidates) if candidates else None
@@ -142,8 +145,22 @@ def ask(
     limits = None if risk is None else RiskLimits(risk, confidence)
     note_threshold(dev, limits)
     answer = partial(ask_all, asked, dev=dev, limits=limits, top=top, candidates=allowed, each_prompt=each_prompt)
+    if folder is not None:
+        answer = _noting_trained(answer, trained_xs(folder))
     templates = [prompt.template.text for prompt in asked.prompts]
     print_answers(answer, xs, json=json, in_lines=from_file, templates=templates)
+
+
+def _noting_trained(answer: Answer, trained: Collection[str]) -> Answer:
+    """Return the same, with a note after each x that the mixture was tuned on."""
+
+    def noting(xs: Sequence[str]) -> "Iterator[AnsweredX]":
+        for reply in answer(xs):
+            yield reply
+            if reply.x in trained:
+                note(f"{reply.x}: seen in training, so that this says nothing about other x's")
+
+    return noting
 
 
 def _note_left_out_candidates(mixture: "Mixture", candidates: "Candidates") -> None:

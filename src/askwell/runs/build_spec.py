@@ -42,6 +42,7 @@ def build_run_spec(
     threads: int | None = None,
     device: DeviceKind | None = None,
     dtype: Digits | None = None,
+    best_only: bool = False,
     **choices: Any,
 ) -> RunSpec:
     """Return the spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
@@ -86,6 +87,7 @@ def build_run_spec(
         "search": search,
         "fine_tuning": fine_tuning,
         "start": start,
+        "best_only": best_only,
     }
     return RunSpec.given(None, fields, to=build_run_spec)
 

@@ -3,7 +3,7 @@
 `note` is called with what the user should know: prompts that the LM cannot use, facts that were trained on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,6 +42,15 @@ def find_mixture(path: str, where: str | None, note: Note) -> str:
     if run.folder != Path(path):
         note(f"the run {run.record.spec.label}, in {run.folder}")
     return str(run.mixture)
+
+
+def trained_xs(mixture: str) -> Collection[str]:
+    """Return the x's that a run's saved mixture was tuned on; none if it has no run, or its run does not say."""
+    from askwell.evaluation.outcomes import read_golds
+    from askwell.runs.record import TRAIN_GOLDS
+
+    path = Path(mixture).parent / TRAIN_GOLDS
+    return read_golds(path) if Path(mixture).name == IN_A_RUN and path.is_file() else ()
 
 
 def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:

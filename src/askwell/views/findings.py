@@ -19,7 +19,6 @@ from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.views.charts import Gap, gaps_chart
 from askwell.views.document import (
-    MISSING,
     Cell,
     Column,
     ColumnGroup,
@@ -32,7 +31,8 @@ from askwell.views.document import (
     headed,
     one_decimal,
 )
-from askwell.views.printable import NONE, counted, listed, per_cent, shortened, signed
+from askwell.views.printable import NONE, counted, listed, shortened, signed
+from askwell.views.run_facts import answer_cell
 from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, in_words, place_of
 from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, is_told, known_parts
@@ -396,14 +396,6 @@ def _answer_rows(cells: Sequence[FoundCell], relation: str, is_testbed: bool) ->
             Row(x, (*shown, *(answer_cell(of_cell[x]) for of_cell in answers)), "" if number else _bare(relation))
         )
     return rows
-
-
-def answer_cell(outcome: Outcome) -> Cell:
-    """Return the most probable answer with its probability, and whether it is right."""
-    if not outcome.answers:
-        return MISSING
-    mark = "right" if outcome.answers[0] in outcome.golds else "wrong"
-    return Cell(outcome.answers[0], mark=mark, note=per_cent(outcome.probabilities[0]))
 
 
 def _bare(relation: str) -> str:

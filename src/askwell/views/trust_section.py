@@ -152,7 +152,7 @@ def control_sentences(found: Knowledge | None, corrected: float | None) -> list[
     """Return what answers that need no knowledge score, the gain over the best of them, and what it means."""
     if found is None:
         return []
-    each = ", ".join(f"{CONTROLS.get(name, name)} {scores.test:.1f}" for name, scores in found.controls.items())
+    each = ", ".join(f"{CONTROLS.get(name, name)} {scores['test']:.1f}" for name, scores in found.controls.items())
     interval = interval_text(found.low, found.high, "{:.1f}".format)
     verdict = "so the LM knows something" if found.is_there else "which may be chance"
     lines = [
