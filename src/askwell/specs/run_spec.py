@@ -15,6 +15,8 @@ DeviceKind = Literal["cpu", "cuda", "mps"]
 Digits = Literal["float32", "bfloat16", "float16", "float64"]
 ControlKind = Literal["random-weights", "random-embeddings"]
 """LMs that know nothing: all weights drawn at random, or only the word embeddings."""
+TYPED = "given"
+"""The name of prompts that are in no file, but were typed."""
 
 
 class PromptText(Spec):
@@ -75,6 +77,9 @@ class RunSpec(Spec):
     """How AutoPrompt searches."""
     fine_tuning: FineTuningSpec | None = None
     """How the whole LM is tuned."""
+    best_only: Annotated[bool, Field(exclude_if=lambda only: not only)] = False
+    """Find out only whether y is the best answer (P@1), which is much quicker where answers have any length; later
+    ranks are bounds, and measures of trust are left out."""
     start: Annotated[Start | None, Field(exclude_if=lambda start: start is None)] = None
     """The mixture of another LM that this one is carried over from; None if it starts from words."""
 
@@ -231,6 +236,9 @@ class SweepSpec(Spec):
     answers: AnswersChoice = "auto"
     """The answers of all settings that do not choose their own: one token of the LM, any length, or (auto) any length
     for an LM if one of the relations needs it."""
+    best_only: bool = False
+    """Find out only whether y is the best answer (P@1), which is much quicker where answers have any length; later
+    ranks are bounds, and measures of trust are left out."""
     data: str | None = None
     """The data folder, which contains facts/ and prompts/."""
     threads: int = Field(default=1, ge=1, le=1024)
