@@ -69,7 +69,7 @@ def extras_of(spec: RunSpec) -> tuple[str, ...]:
     mixture, training = spec.mixture, spec.training
     extras = {
         EM: training is not None and training.method == "em",
-        mixture.weighting: mixture.weighting != STATIC,
+        mixture.weighting: mixture.weighting not in ("auto", STATIC),
         PRODUCT: mixture.combine == "product",
         PUBLISHED: mixture.weights == "file",
         f"{mixture.copies} copies": mixture.copies > 1,

@@ -194,7 +194,7 @@ def _metrics_table(name: str, fact_set: str, entries: Sequence[_Entry]) -> Study
 
 
 _WEIGHTED = (SOFT, DEEP, WEIGHTS)
-_BY_X = {name for name in get_args(WeightingName) if name != STATIC}
+_BY_X = {name for name in get_args(WeightingName) if name not in ("auto", STATIC)}
 
 
 def effective_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
@@ -269,7 +269,7 @@ def _weighting_figures(line: Line, kind: str) -> list[ScoredCell]:
 
 def _entropy(of: RunRecord) -> float | None:
     """Return the entropy of a run's weights in bits, over x the mean; None if that was not measured."""
-    return math.log2(of.effective_prompts) if of.spec.mixture.weighting == STATIC else of.mean_entropy_over_x
+    return math.log2(of.effective_prompts) if of.mixture.weighting == STATIC else of.mean_entropy_over_x
 
 
 _IN_COLUMNS = 10
