@@ -80,6 +80,24 @@ def test_ranks_probabilities_and_best_answers_are_those_of_enumeration(name, wei
         assert outcome.log_probability == pytest.approx(same.log_probability, abs=1e-9)
 
 
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_where_only_the_best_answer_matters_later_ranks_are_bounds(name):
+    of_paris = answers_to(name, "Paris")
+    chosen = [y for y in of_paris if y != "Rome"]
+    for of_x in (chosen[:1], [chosen[1]], [chosen[2], chosen[0]], [chosen[12]]):
+        relation = relation_of(*(("Paris", y) for y in of_x))
+        mixture, _ = few_tokens(name)
+        examined = examine(mixture, relation, ["test"], top=1, best_only=True, controls=False, prompts=False)
+        found = examined.evaluations["test"]
+        for outcome in found.outcomes:
+            rank = rank_among(of_paris, outcome.y, sorted(golds_of(relation, "Paris") - {outcome.y}))
+            assert METRICS["P@1"].is_known(outcome)
+            assert (outcome.rank == 1) == (rank == 1)
+            assert outcome.rank <= rank <= outcome.rank_at_most
+            assert outcome.answers == (next(iter(of_paris)),)
+            assert outcome.log_probability == pytest.approx(of_paris[outcome.y], abs=1e-9)
+
+
 @pytest.mark.parametrize("place", [10, 11])
 def test_ranks_behind_the_tenth_are_infinite(place):
     y = list(answers_to("gpt2", "Mary Cassatt"))[place - 1]

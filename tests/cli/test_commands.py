@@ -40,6 +40,8 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
         "mixture/lm_path.txt",
         "mixture/mixture.safetensors",
         "run.json",
+        "train.parquet",
+        "untuned.parquet",
     ]
     history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
     assert [record["round"] for record in history] == [0, 1, 2]
@@ -129,9 +131,13 @@ def test_evaluate_a_product_with_the_weights_of_the_file(askwell, lms, facts, tm
     assert done.json["log_loss"] != askwell(*arguments, "--combine", "product").json["log_loss"]
 
 
-def test_ask_a_saved_mixture(askwell, trained, lms):
+def test_ask_a_saved_mixture(askwell, trained, lms, facts):
+    train = {json.loads(line)["sub"] for line in (facts / "train.jsonl").read_text().splitlines()}
+    done = askwell("ask", trained, min(train), "--json")
+    assert f"{min(train)}: seen in training" in done.err
     done = askwell("ask", trained, "Quito", "--top", "3", "--json")
     assert done.code == 0, done.err
+    assert ("Quito: seen in training" in done.err) == ("Quito" in train)
     ((x, answers),) = [(one["x"], one["answers"]) for one in done.json]
     assert x == "Quito"
     assert [set(answer) for answer in answers] == [{"y", "probability", "by_prompt"}] * 3
@@ -198,8 +204,12 @@ def test_show_in_the_terminal_and_as_pictures(askwell, trained, tmp_path):
         assert word in done.out
     ElementTree.parse(tmp_path / "p.svg")
     assert "lies" in (tmp_path / "p.html").read_text()
-    document = askwell("show", trained, "--json").json
-    assert len(document) == 2
+    assert "put back: how the mean" in done.out
+    assert "put back" in (tmp_path / "p.svg").read_text()
+    document = askwell("show", trained, "--json", "--put-back", 1).json
+    assert [prompt["facts"] for prompt in document] == [1, 1]
+    assert all(prompt["change"] is None for prompt in askwell("show", trained, "--json", "--put-back", 0).json)
+    assert "--put-back -1" in askwell("show", trained, "--put-back", "-1").err
 
 
 def test_names_in_a_data_folder(askwell, lms, facts, tmp_path, monkeypatch):

@@ -49,7 +49,8 @@ def test_each_run_is_kept_whole(undisturbed):
     assert sorted(path.name for path in (store / "runs").iterdir()) == sorted(task.spec.id for task in plan.runs)
     for task in plan.runs:
         folder = store / "runs" / task.spec.id
-        names = {"run.json", "environment.json", "facts.parquet", "dev.parquet", "controls.parquet"}
+        names = {"run.json", "environment.json"}
+        names |= {f"{kept}.parquet" for kept in ("facts", "dev", "train", "controls")}
         tuned = task.spec.setting == "soft"
         more = {"mixture", "history.jsonl"} if tuned else set()
         assert {path.name for path in folder.iterdir()} == names | more

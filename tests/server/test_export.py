@@ -51,7 +51,7 @@ def test_a_run_is_told_with_its_scores_settings_and_command(made_runs):
     document = run_document("deep", run)
     headings = [section.heading for section in document.sections]
     assert headings == [
-        "Scores", "Learning curve", "Can I believe this?", "The facts", "Prompts", "Some answers", "How it was made",
+        "Scores", "Answers", "Learning curve", "Can I believe this?", "The facts", "Prompts", "How it was made",
     ]  # fmt: skip
     scores = document.sections[0].blocks[0]
     assert isinstance(scores, Table)

@@ -13,10 +13,10 @@ from askwell.mixture.mixture import Mixture
 from askwell.runs.folder import load_runs, read_run
 from askwell.server.catalogue import Catalogue
 from askwell.server.refusals import NoSuchName, Overloaded, Refused
-from askwell.server.run_pages import check_order
 from askwell.server.schemas import TrainRequest
 from askwell.server.service import Job, Service
 from askwell.server.settings import Settings
+from askwell.server.train_pages import check_order
 
 SYMBOL = "the symbol of [X] is [Y] ."
 

@@ -67,8 +67,12 @@ def load_candidates(path: Path | str) -> Candidates:
 
     The space after the colon is required, so that 10:30 is a word. A word that occurs twice counts once.
     """
-    path = Path(path)
-    lines = {number: line.strip() for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()}
+    return parse_candidates(read_text(Path(path)), Path(path))
+
+
+def parse_candidates(text: str, path: Path) -> Candidates:
+    """Read the words in the text of a file, which errors name."""
+    lines = {number: line.strip() for number, line in enumerate(text.split("\n"), start=1) if line.strip()}
     if not lines:
         raise BadFile(path, "holds no words; it should have one candidate per line")
     if not all(re.search(r"^[^:].*?:(\s|$)", line) for line in lines.values()):

@@ -155,6 +155,8 @@ class Answers(ABC):
     """Whether the probabilities of all answers are computed: ranks cost nothing more, and a prior can correct them."""
     most_xs_of_prior: ClassVar[int]
     """A prior is the mean over at most this many x's of train."""
+    best_only = False
+    """Where answers are searched for: look only for the best. Ranks after the first are then bounds."""
 
     def __init__(self, prompts: PromptSet, kind: AnswerKind, candidates: Candidates | None = None) -> None:
         self.prompts, self.kind, self.candidates = prompts, kind, candidates

@@ -9,6 +9,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -231,6 +232,20 @@ def parse_facts(path: Path, columns: Columns = USUAL) -> list[Fact]:
     if not facts:
         raise BadFile(path, "the file holds no facts")
     return facts
+
+
+def read_head(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns of a .jsonl, .csv or .tsv file, and its first rows as text."""
+    names: list[str] = []
+
+    def note(there: Collection[str]) -> tuple[str, ...]:
+        names[:] = names or there
+        return ()
+
+    if path.suffix.lower() not in SUFFIXES:
+        raise BadFile(path, f"unknown ending {path.suffix!r}: a file of facts ends in {', '.join(SUFFIXES)}")
+    fields = [row for _, _, row in islice(COLUMN_FILES[path.suffix.lower()](path, note), rows)]
+    return names, [[str(row.get(name, "")) for name in names] for row in fields]
 
 
 def texts_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -68,6 +68,7 @@ _COLUMNS = {
 }
 _CONTROL_COLUMNS = {"split": "VARCHAR", "control": "VARCHAR"}
 _CONTROL_COLUMNS |= {name: _COLUMNS[name] for name in ("relation", "x", "y", "rank", "rank_at_most")}
+_GOLD_COLUMNS = {name: _COLUMNS[name] for name in ("x", "golds")}
 _INFINITE = {"rank": math.inf, "raw_rank": math.inf, "log_probability": -math.inf, "rank_at_most": math.inf}
 """What a null stands for."""
 
@@ -106,6 +107,16 @@ def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
         outcome = Outcome(**fields, golds=(fields["y"],), **nothing)
         controls.setdefault(name, {}).setdefault(split, []).append(outcome)
     return controls
+
+
+def write_golds(golds: Mapping[str, tuple[str, ...]], path: Path) -> None:
+    """Write a row for each x that was learned from, with all its right answers."""
+    _write_rows(({"x": x, "golds": ys} for x, ys in golds.items()), _GOLD_COLUMNS, path)
+
+
+def read_golds(path: Path) -> dict[str, tuple[str, ...]]:
+    """Read the x's that were learned from, with all right answers for each."""
+    return {row["x"]: row["golds"] for row in _rows_of(path, _GOLD_COLUMNS, "x's")}
 
 
 def _rows_of(path: Path, expected: Mapping[str, str], what: str) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,15 @@ from askwell.data.facts import SplitName
 from askwell.errors import BadFile, BadOption, checked
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
-from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
+from askwell.evaluation.outcomes import (
+    Outcome,
+    read_controls,
+    read_golds,
+    read_outcomes,
+    write_controls,
+    write_golds,
+    write_outcomes,
+)
 from askwell.files import need_writable_folder, problem_in, read_saved, write_whole, writing
 from askwell.mixture.learned_from import CONFIG
 from askwell.runs.record import (
@@ -29,6 +37,8 @@ from askwell.runs.record import (
     RECORD,
     REMARKS,
     TEST_OUTCOMES,
+    TRAIN_GOLDS,
+    UNTUNED_OUTCOMES,
     Environment,
     HistoryRecord,
     Remarks,
@@ -96,8 +106,18 @@ class Run(ShowsItself, AsFrame):
     @cached_property
     def dev(self) -> list[Outcome]:
         """The outcome of each dev fact; empty if none were kept."""
-        path = self.folder / DEV_OUTCOMES
-        return read_outcomes(path) if path.is_file() else []
+        return _outcomes(self.folder / DEV_OUTCOMES)
+
+    @cached_property
+    def untuned(self) -> list[Outcome]:
+        """The outcome of each test fact before tuning; empty if none were kept."""
+        return _outcomes(self.folder / UNTUNED_OUTCOMES)
+
+    @cached_property
+    def train_golds(self) -> Mapping[str, tuple[str, ...]]:
+        """The x's of the train facts, with all right answers for each; empty for a run of askwell 0.1."""
+        path = self.folder / TRAIN_GOLDS
+        return read_golds(path) if path.is_file() else {}
 
     @cached_property
     def controls(self) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
@@ -121,11 +141,18 @@ def write_run(
     record: RunRecord,
     outcomes: Mapping[SplitName, Sequence[Outcome]],
     controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]],
+    *,
+    untuned: Sequence[Outcome] = (),
+    train_golds: Mapping[str, tuple[str, ...]] | None = None,
 ) -> None:
     """Write a run's files beside its mixture, the record last: it marks the run as complete."""
     write_outcomes(outcomes["test"], folder / TEST_OUTCOMES)
     if "dev" in outcomes:
         write_outcomes(outcomes["dev"], folder / DEV_OUTCOMES)
+    if untuned:
+        write_outcomes(untuned, folder / UNTUNED_OUTCOMES)
+    if train_golds:
+        write_golds(train_golds, folder / TRAIN_GOLDS)
     if controls:
         write_controls(controls, folder / CONTROLS)
     write_history(folder, record.history)
@@ -155,6 +182,10 @@ def write_remarks(folder: Path, *, name: str | None = None, note: str | None = N
     else:
         _write_json(folder / REMARKS, remarks)
     return remarks
+
+
+def _outcomes(path: Path) -> list[Outcome]:
+    return read_outcomes(path) if path.is_file() else []
 
 
 def _remarks(folder: Path) -> Remarks:
@@ -315,7 +346,8 @@ def hold_folder(folder: Path) -> Generator[None]:
 
 def clear_folder(folder: Path) -> None:
     """Remove the files of an earlier run, and nothing else."""
-    for name in (RECORD, ENVIRONMENT, REMARKS, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT):
+    outcomes = (TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES, TRAIN_GOLDS, CONTROLS)
+    for name in (RECORD, ENVIRONMENT, REMARKS, HISTORY, CHECKPOINT, *outcomes):
         (folder / name).unlink(missing_ok=True)
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():

@@ -5,7 +5,9 @@ Each run has its own folder, with the same layout however it was made (`askwell 
     run.json           the record, written last: a folder that has one is complete
     environment.json   versions, date and seconds; the only file that differs between two runs of the same spec
     about.json         what people call the run, and note about it; only if they do
-    facts.parquet      the outcome of each test fact; dev.parquet: of each dev fact
+    facts.parquet      the outcome of each test fact; dev.parquet: of each dev fact; untuned.parquet: of each test fact
+                       before tuning, if it was scored then
+    train.parquet      the x's of the train facts, with all their right answers
     controls.parquet   where answers that need no knowledge rank the same facts
     history.jsonl      dev scores during tuning
     mixture/           the saved mixture, if anything was tuned
@@ -40,7 +42,8 @@ from askwell.views.printable import counted
 from askwell.views.to_text import ShowsItself
 
 RECORD, ENVIRONMENT, HISTORY, REMARKS = "run.json", "environment.json", "history.jsonl", "about.json"
-TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, MIXTURE = "facts.parquet", "dev.parquet", "controls.parquet", "mixture"
+TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES = "facts.parquet", "dev.parquet", "untuned.parquet"
+TRAIN_GOLDS, CONTROLS, MIXTURE = "train.parquet", "controls.parquet", "mixture"
 
 
 class _Part(BaseModel):

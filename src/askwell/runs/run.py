@@ -116,16 +116,22 @@ def run(
             candidates=candidates,
             facts=made.facts,
             controls=controls,
+            top=1 if spec.best_only else 10,
+            best_only=spec.best_only,
+            prompts=not spec.best_only,
             seed=spec.seed,
             progress=work.asking("test and dev facts"),
         )
-        trust = trust_of(examination, progress=work.asking("nearest words")) if controls else None
+        measures_trust = controls and not spec.best_only
+        trust = trust_of(examination, progress=work.asking("nearest words")) if measures_trust else None
     took = {"began": date, "seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
     record = _record(work, made, examination, trust, environment().model_copy(update=took))
     if spec.training is not None or spec.baseline is not None or start is not None:
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
-    write_run(folder, record, outcomes, examination.controls.outcomes)
+    before = () if made.untuned is None else made.untuned.outcomes
+    golds = {fact.x: relation.golds[fact.x] for fact in relation.train}
+    write_run(folder, record, outcomes, examination.controls.outcomes, untuned=before, train_golds=golds)
     remove_checkpoint(work.checkpoints)
     return record
 

@@ -3,16 +3,18 @@
 `note` is called with what the user should know: prompts that the LM cannot use, facts that were trained on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import kind_of_facts
-from askwell.data.facts import Relation
+from askwell.data.facts import Fact, Relation
 from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
 from askwell.errors import BadFile, BadOption
 from askwell.evaluation.examine import evaluate_split
+from askwell.evaluation.outcomes import read_outcomes
 from askwell.evaluation.selective import dev_answers, need_dev_answers
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
@@ -24,6 +26,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, lm_source, read_description, tokenizer_source
 
 Note = Callable[[str], None]
+T = TypeVar("T")
 
 
 def find_mixture(path: str, where: str | None, note: Note) -> str:
@@ -39,6 +42,15 @@ def find_mixture(path: str, where: str | None, note: Note) -> str:
     if run.folder != Path(path):
         note(f"the run {run.record.spec.label}, in {run.folder}")
     return str(run.mixture)
+
+
+def trained_xs(mixture: str) -> Collection[str]:
+    """Return the x's that a run's saved mixture was tuned on; none if it has no run, or its run does not say."""
+    from askwell.evaluation.outcomes import read_golds
+    from askwell.runs.record import TRAIN_GOLDS
+
+    path = Path(mixture).parent / TRAIN_GOLDS
+    return read_golds(path) if Path(mixture).name == IN_A_RUN and path.is_file() else ()
 
 
 def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:
@@ -126,6 +138,20 @@ def own_relation(
     split = split_by or (None if description.relation is None else description.relation.split_by)
     seed = description.mixture_spec.seed
     return load_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
+
+
+def dev_facts_of(folder: str, most: int) -> list[Fact]:
+    """Return some dev facts of the run that a mixture was saved in, spread evenly; none if it was not saved in a run,
+    or is on the hub."""
+    from askwell.runs.folder import DEV_OUTCOMES  # here, since a saved mixture is asked without any record of runs
+
+    path = Path(folder).parent / DEV_OUTCOMES
+    return [Fact(one.x, one.y) for one in spread(read_outcomes(path), most)] if path.is_file() else []
+
+
+def spread(items: Sequence[T], most: int) -> list[T]:
+    """Return at most so many of some items, spread evenly."""
+    return [items[number * len(items) // most] for number in range(most)] if len(items) > most else list(items)
 
 
 def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
 from askwell.errors import AskwellError
-from askwell.server import api, ask_page, run_pages
+from askwell.server import api, api_page, ask_page, run_pages, train_pages
 from askwell.server.refusals import Guard, PlainJSON
 from askwell.server.render import page
 from askwell.server.service import Service, service_of
@@ -49,7 +49,7 @@ def make_app(service: Service, replica: str | None = None) -> FastAPI:
         default_response_class=PlainJSON,
     )
     app.state.service, app.state.metrics, app.state.is_closing = service, Metrics(service, replica), lambda: False
-    for router in (api.router, api.machines, ask_page.router, run_pages.router):
+    for router in (api.router, api.machines, api_page.router, ask_page.router, run_pages.router, train_pages.router):
         app.include_router(router)
     app.add_api_route("/static/document.css", _style_sheet, include_in_schema=False)
     app.mount("/static", StaticFiles(packages=[("askwell.server", "static")]))

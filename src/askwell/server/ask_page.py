@@ -83,7 +83,11 @@ def choose(catalogue: Catalogue, about: str) -> Choice:
     for title, choice in known.items():  # as in a search: some of its words
         if all(word in title.lower() for word in words):
             return choice
-    entry = catalogue.find(about)
+    try:
+        entry = catalogue.find(about)
+    except NoSuchName:
+        there = f"there is no mixture {about[:80]!r} here"
+        raise NoSuchName(f"{there}: pick one from the list of {len(known)}, or write some words of its title") from None
     return next(
         (one for one in known.values() if (one.entry.relation, one.entry.lm) == (entry.relation, entry.lm)),
         Choice(about, (entry,)),
@@ -126,9 +130,9 @@ def nothing_yet(request: Request) -> HTMLResponse:
 
 @router.get("/", response_class=HTMLResponse)
 async def ask_page(
-    request: Request, about: QueryName = "", x: Annotated[str, Query(max_length=LONGEST_TEXT)] = ""
+    request: Request, about: QueryName = "", x: Annotated[str, Query(max_length=LONGEST_TEXT)] = "", wait: bool = False
 ) -> HTMLResponse:
-    """Show the whole page, with answers."""
+    """Show the whole page, with answers; or, unless told to wait, that their LM is being loaded."""
     service = service_of(request)
     known = choices(service.catalogue)
     if not known:
@@ -137,10 +141,11 @@ async def ask_page(
     facts = choice.entry.facts
     samples = _samples(facts)
     x = x.strip() or (("France" if "France" in facts else samples[0]) if samples else "")
-    found = await _both(service, choice, x) if x else ()
+    loading = "" if wait else not_loaded(service, choice.entry)
+    found = await _both(service, choice, x) if x and not loading else ()
     return page(
-        request, "ask.html", choice=choice, titles=list(known), x=x, answered=found, known=facts.get(x),
-        meant=_meant(facts, x), risk=RISK, suggested=_suggested(facts), samples=samples,
+        request, "ask.html", choice=choice, loading=loading, titles=list(known), x=x, answered=found,
+        known=facts.get(x), meant=_meant(facts, x), risk=RISK, suggested=_suggested(facts), samples=samples,
     )  # fmt: skip
 
 
@@ -154,6 +159,15 @@ def xs_to_try(request: Request, about: QueryName = "") -> HTMLResponse:
     facts = choice.entry.facts
     samples = _samples(facts)
     return page(request, "ask.html", part="to_try", x="", choice=choice, suggested=_suggested(facts), samples=samples)
+
+
+def not_loaded(service: Service, entry: Entry) -> str:
+    """Return the name of a mixture's LM if it has to be loaded first, which takes a while; or nothing."""
+    try:
+        name = entry.askable.lm.name
+    except AskwellError:  # asking says so
+        return ""
+    return "" if name in service.loaded.names else entry.lm
 
 
 async def _both(service: Service, choice: Choice, x: str) -> tuple[Answered, ...]:

@@ -12,7 +12,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from askwell.data.facts import Fact
+from askwell.data.facts import SPLITS, Fact
 from askwell.data.templates import Template
 from askwell.data.testbed import (
     PREFIX,
@@ -34,7 +34,7 @@ from askwell.mixture.save import lm_source, read_description, tokenizer_source
 from askwell.runs.diff_lms import Diff, diff_folders, read_diff
 from askwell.runs.folder import Run, read_run, row_of, run_folders
 from askwell.runs.query import query_runs
-from askwell.runs.record import MIXTURE, RECORD
+from askwell.runs.record import MIXTURE, RECORD, REMARKS
 from askwell.runs.run import templates_of
 from askwell.server.queue import Askable, LMSource
 from askwell.server.refusals import NoSuchName
@@ -60,7 +60,7 @@ class KnownX:
     told: Mapping[str, bool]
     """On the testbed: whether the LM's text tells each gold y."""
     split: str
-    """The split of its fact: train, dev or test."""
+    """The first split that has it: train, dev or test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class Entry(MixtureInfo):
 
     @property
     def facts(self) -> Mapping[str, KnownX]:
-        """What is known about the relation's x's: all of the testbed's, and those that a run was scored on."""
+        """What is known about the relation's x's: all of the testbed's, and those of a run."""
         if self.relation.startswith(PREFIXES) and self.relation in _testbed_labels():
             return _testbed_facts(self.relation)
         if self.source is None:
@@ -118,7 +118,7 @@ class Entry(MixtureInfo):
         found: dict[str, KnownX] = {}
         for split, outcomes in (("dev", self.source.dev), ("test", self.source.test)):
             found |= {one.x: KnownX(one.golds, {}, split) for one in outcomes if one.relation == self.relation}
-        return found
+        return found | {x: KnownX(golds, {}, "train") for x, golds in self.source.train_golds.items()}
 
 
 class Catalogue:
@@ -197,6 +197,11 @@ class Catalogue:
             raise NoSuchName(f"there is no diff {name[:80]!r}{_advice(name, folders)}")
         return read_diff(folders[name])
 
+    @property
+    def folder(self) -> str:
+        """What the folder of the runs is called; its whole path is told to whoever started the service."""
+        return self.path.resolve().name
+
     def without_path(self, message: str) -> str:
         """Phrase a message to a client so that it names a run, not its path on this machine."""
         return message.replace(f"{self.path}/", "").replace(str(self.path), self.path.name)
@@ -248,7 +253,7 @@ def _testbed_labels() -> dict[str, str]:
 @cache
 def _testbed_facts(name: str) -> dict[str, KnownX]:
     relation, is_told = testbed_relation(name), told_facts(name)
-    split_of = {fact.x: split for split, facts in relation.splits.items() for fact in facts}
+    split_of = {fact.x: split for split in reversed(SPLITS) for fact in relation.splits[split]}  # train comes last
     return {x: KnownX(ys, {y: Fact(x, y) in is_told for y in ys}, split_of[x]) for x, ys in relation.golds.items()}
 
 
@@ -275,7 +280,7 @@ def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixt
 def _stamp(folder: Path) -> str:
     """Return a string that changes with the files of a run."""
     stamps = []
-    for file in (RECORD, f"{MIXTURE}/{CONFIG}", CONFIG):
+    for file in (RECORD, REMARKS, f"{MIXTURE}/{CONFIG}", CONFIG):
         try:
             found = os.stat(f"{folder}/{file}")  # noqa: PTH116 - a Path for every request takes longer than the rest of it
             stamps.append(f"{found.st_mtime_ns} {found.st_size} {found.st_ino}")

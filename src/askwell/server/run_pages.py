@@ -1,77 +1,92 @@
-"""The pages about runs: the list, one run, two compared; LMs compared fact by fact; prompts in words; how far a score
-can be trusted; and Train, where facts and templates are entered, checked while typing, and become a run that can be
-watched."""
+"""The pages about runs: the list, one run with its facts, name and note, two compared; LMs compared fact by fact;
+prompts in words; and how far a score can be trusted."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Form, Request
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import ValidationError
-from starlette.datastructures import UploadFile as SentFile
 
-from askwell.data.facts import Fact, Relation
-from askwell.data.readers import parse_facts
-from askwell.data.templates import Template, parse_template
-from askwell.errors import BadTemplate, UsageError
+from askwell.errors import UsageError
 from askwell.evaluation.comparison import compare
-from askwell.files import problem_in
-from askwell.lms.families import Unusable
-from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import tokenise
-from askwell.mixture.mixture import Mixture
-from askwell.runs.folder import Run
+from askwell.runs.folder import Run, delete_run, write_remarks
 from askwell.runs.query import ComparedRuns, RunComparison
-from askwell.server.ask_page import FormName, QueryName, Sent, choices, choose, nothing_yet, uploaded
+from askwell.server.ask_page import FormName, QueryName, choices, choose, not_loaded, nothing_yet
 from askwell.server.catalogue import run_rows
+from askwell.server.refusals import Refused
 from askwell.server.render import Link, document_page, page
-from askwell.server.schemas import TrainRequest
 from askwell.server.service import answered, service_of
-from askwell.server.settings import LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES
 from askwell.views.compared import comparison_blocks, curves_figure, gains_figure, run_table
 from askwell.views.diffed import diff_document, diffs_table
 from askwell.views.document import Block, Code, Document, Points, Section
-from askwell.views.one_run import learning_figure, run_document, trust_document
+from askwell.views.one_run import run_document, trust_document
+from askwell.views.printable import duration_text
+from askwell.views.run_facts import PARTS, answered_facts, changes_figure, facts_table, parts_of
 from askwell.views.to_html import page_html
 from askwell.views.trust_section import projection_sentence
 from askwell.views.words_figure import words_document
 
 router = APIRouter(include_in_schema=False)
+PageNumber = Annotated[int, Query(alias="page", ge=1, le=10**6)]
 COLUMNS = ("P@1", "MRR", "relation", "lm", "prompts", "setting", "seed", "facts")
+_MADE = ("made", "took")
+"""Further columns, by which the latest and the longest come first."""
 _CHANGED = 20
+_FACTS = 50
+"""Facts on a page."""
 _DIFF = "askwell diff testbed:causal testbed:causal-unlearned --facts testbed:country_of_airport --out"
 
 
 @router.get("/runs", response_class=HTMLResponse)
-def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> HTMLResponse:
+def runs_page(request: Request, sort: QueryName = "", find: QueryName = "", a: QueryName = "") -> HTMLResponse:
     """Show all runs, filtered and sorted, with gains and learning curves."""
     named = service_of(request).catalogue.runs()
-    sort = sort if sort in COLUMNS else ""
-    rows = [{"run": row["name"], **row} for row in run_rows(named, sort or None)]
-    words = find.lower().split()
-    shown = [row for row in rows if all(word in " ".join(map(str, row.values())).lower() for word in words)]
-    kept = {row["run"]: named[row["run"]] for row in shown}
-    table = run_table(shown, ("run", *COLUMNS), links=[_address(name) for name in kept])
+    sort = sort if sort in (*COLUMNS, *_MADE) else ""
+    rows = run_rows(named, sort if sort in COLUMNS else None)
+    if sort in _MADE:
+        rows.sort(key=lambda row: _made(named[row["name"]])[sort], reverse=True)
+    words, kept, shown = find.lower().split(), {}, []
+    for name, row in ((row["name"], row) for row in rows):
+        made, called = named[name].record.environment, named[name].remarks
+        text = " ".join(map(str, (*row.values(), called.name, called.note))).lower()
+        if all(word in text for word in words):
+            kept[name] = named[name]
+            date = None if made.began is None else f"{made.began:%Y-%m-%d %H:%M}"
+            took = None if made.seconds is None else duration_text(made.seconds)
+            shown.append({**row, "run": called.name or name, "made": date, "took": took})
+    notes = [name if run.remarks.name else "" for name, run in kept.items()]
+    table = run_table(shown, ("run", *COLUMNS, *_MADE), links=[_address(name) for name in kept], notes=notes)
     drawn = {"Gains by relation": gains_figure(list(kept.values())), "Learning curves": curves_figure(kept)}
     sections = (Section(heading, (figure,)) for heading, figure in drawn.items() if figure is not None)
-    figures = Document("", sections=tuple(sections))
+    partners = _partners(named)
+    a = a if a in partners else next((name for name in kept if name in partners), next(iter(partners), ""))
+    called = {name: f"{run.remarks.name} ({name})" if run.remarks.name else name for name, run in named.items()}
     return page(
-        request, "runs.html", names=list(kept), all=len(rows), table=table, figures=figures, columns=COLUMNS,
-        sort=sort, find=find, pair=_alike(kept),
+        request, "runs.html", kept=kept, all=len(rows), table=table, figures=Document("", sections=tuple(sections)),
+        columns=(*COLUMNS, *_MADE), sort=sort, find=find, partners=partners, a=a, called=called,
     )  # fmt: skip
 
 
-def _alike(runs: dict[str, Run]) -> tuple[str, str]:
-    """Return the first two runs that can be compared because they share their facts; empty names if there are none."""
-    first_of: dict[str, str] = {}
+def _made(run: Run) -> dict[str, float]:
+    made = run.record.environment
+    return {"made": 0.0 if made.began is None else made.began.timestamp(), "took": made.seconds or 0.0}
+
+
+def _partners(runs: Mapping[str, Run]) -> dict[str, list[str]]:
+    """Return for each run those that it can be compared with, since they have the same facts; runs without are left
+    out."""
+    alike: dict[tuple[str, str], list[str]] = {}
     for name, run in runs.items():
-        other = first_of.setdefault(run.record.spec.facts_sha256, name)
-        if other != name:
-            return other, name
-    return "", ""
+        alike.setdefault((run.record.spec.relation, run.record.spec.facts_sha256), []).append(name)
+    return {
+        name: others
+        for names in alike.values()
+        for name in names
+        if (others := [other for other in names if other != name])
+    }
 
 
 def _address(name: str) -> str:
@@ -85,12 +100,15 @@ def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTML
     if not a or not b or a == b:
         raise UsageError("choose two different runs to compare, one as A and one as B")
     runs = {name: catalogue.run(name) for name in (a, b)}
+    if b not in _partners(catalogue.runs()).get(a, ()):
+        raise UsageError(f"{a} and {b} were run on different facts, so there is nothing to compare")
     sides = [ComparedRuns(name, run.test, run.record.test.vocabulary) for name, run in runs.items()]
     found = RunComparison(*sides, compare(sides[0].outcomes, sides[1].outcomes))
+    both = (changes_figure(runs[a].test, runs[b].test, (f"A: {a}", f"B: {b}")), *comparison_blocks(found, _CHANGED))
     document = Document(
         "Two runs compared",
         about=tuple(zip("AB", (f"{name}: {run.record.spec.label}" for name, run in runs.items()), strict=True)),
-        sections=(Section("On the facts that both answered", tuple(comparison_blocks(found, _CHANGED))),),
+        sections=(Section("On the facts that both answered", both),),
     )
     return document_page(request, document, back="/runs", links=[(_address(name), f"See {name}") for name in runs])
 
@@ -102,9 +120,53 @@ def run_page(request: Request, name: str) -> HTMLResponse:
     run = catalogue.run(name)
     about = quote(name, safe="")
     asked: list[Link] = [(f"/?about={about}", "Ask it"), (f"/prompts?about={about}", "See its prompts in words")]
-    links = [*(asked if run.mixture is not None else []), (f"{_address(name)}/export", "Save as one HTML file")]
-    document = run_document(name, run, list(catalogue.runs().values()))
-    return document_page(request, document, back="/runs", links=links)
+    links = [*(asked if run.mixture is not None else []), (f"{_address(name)}/facts", "See all its answers")]
+    links.append((f"{_address(name)}/export", "Save as one HTML file"))
+    document = run_document(name, run, list(catalogue.runs().values()), facts=f"{_address(name)}/facts")
+    return document_page(request, document, back="/runs", links=links, run=run, address=_address(name))
+
+
+@router.get("/runs/{name}/facts", response_class=HTMLResponse)
+def facts_page(
+    request: Request, name: str, part: QueryName = "all", find: QueryName = "", page_: PageNumber = 1
+) -> Response:
+    """Show the test facts of a run, or a part of them, a page at a time."""
+    run = service_of(request).catalogue.run(name)
+    counts = parts_of(run)
+    part = part if part in counts else "all"
+    found = answered_facts(run, part, find)
+    last = max(1, math.ceil(len(found) / _FACTS))
+    at = min(page_, last)
+    table = facts_table(found[(at - 1) * _FACTS : at * _FACTS])
+    parts = [(one, f"{PARTS[one][0]} ({count:,})") for one, count in counts.items()]
+    return page(
+        request, "facts.html", name=name, run=run, address=_address(name), parts=parts, shown=part, find=find,
+        table=table, found=len(found), at=at, last=last,
+    )  # fmt: skip
+
+
+@router.post("/runs/{name}/about")
+def describe(
+    request: Request, name: str, title: FormName = "", note: Annotated[str, Form(max_length=10_000)] = ""
+) -> RedirectResponse:
+    """Name a run, and note something about it."""
+    write_remarks(_changeable(request, name), name=title, note=note.replace("\r\n", "\n"))
+    return RedirectResponse(_address(name), status_code=303)
+
+
+@router.post("/runs/{name}/delete")
+def delete(request: Request, name: str) -> RedirectResponse:
+    """Delete a run."""
+    delete_run(_changeable(request, name))
+    return RedirectResponse("/runs", status_code=303)
+
+
+def _changeable(request: Request, name: str) -> Path:
+    """Return the folder of a run that may be changed."""
+    service = service_of(request)
+    if not service.settings.training:
+        raise Refused(403, "runs cannot be changed here, since training is switched off")
+    return service.catalogue.run(name).folder
 
 
 @router.get("/runs/{name}/export")
@@ -142,8 +204,8 @@ def diff_page(request: Request, name: str) -> HTMLResponse:
 
 
 @router.get("/prompts", response_class=HTMLResponse)
-async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
-    """Show the prompts of a mixture in words."""
+async def prompts_page(request: Request, about: QueryName = "", wait: bool = False) -> HTMLResponse:
+    """Show the prompts of a mixture in words; or, unless told to wait, that their LM is being loaded."""
     service = service_of(request)
     known = choices(service.catalogue)
     if not known:
@@ -151,7 +213,10 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
     choice = choose(service.catalogue, about)
     entry = choice.entry
     title = f"{entry.label} on {entry.lm}"
-    if entry.kind == "hard":
+    loading = "" if wait or entry.kind == "hard" else not_loaded(service, entry)
+    if loading:
+        document = Document(title)
+    elif entry.kind == "hard":
         lead = "Nothing was tuned here, so these prompts are still words."
         document = Document(title, lead, sections=(Section("", (Points(tuple(map(str, entry.templates))),)),))
     else:
@@ -159,7 +224,8 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
         trust = None if entry.source is None else entry.source.record.trust
         score = None if trust is None or trust.projection is None else projection_sentence(trust.projection)
         document = words_document(words, title, lm=entry.lm, relation=entry.relation, score=score)
-    return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts")
+    waiting = (loading, f"/prompts?about={quote(choice.title)}&wait=true") if loading else None
+    return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts", waiting=waiting)
 
 
 @router.get("/trust", response_class=HTMLResponse)
@@ -172,148 +238,3 @@ def trust_page(request: Request, run: QueryName = "") -> HTMLResponse:
     name = run or next((name for name, one in named.items() if one.mixture is not None), next(iter(named)))
     document = trust_document(catalogue.run(name), list(catalogue.runs().values()))
     return document_page(request, document, runs=list(named), chosen=name, choose="/trust")
-
-
-# ── Train ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-Long = Annotated[str, Form()]
-
-
-@router.get("/train", response_class=HTMLResponse)
-def train_page(request: Request) -> HTMLResponse:
-    """Show the form, and the jobs so far."""
-    service = service_of(request)
-    return page(request, "train.html", lms=service.lms(), jobs=service.jobs.all())
-
-
-@router.post("/train/check", response_class=HTMLResponse)
-async def check(
-    request: Request, lm: FormName = "", facts: Long = "", templates: Long = "", file: Sent = None
-) -> HTMLResponse:
-    """Show how the LM reads the templates, and which facts it could not be asked."""
-    texts, problem, pairs = _lines(templates), "", []
-    try:
-        pairs = await _all_pairs(facts, file)
-    except UsageError as error:
-        problem = str(error)
-    service = service_of(request)
-    source = service.lm_source(lm)
-    checking = service.queue.call(lambda lms: check_order(lms.get(source).lm, texts[:MOST_TEMPLATES], pairs))
-    found = await answered(request, checking)
-    return page(request, "checked.html", found=found, problem=problem)
-
-
-@router.post("/train", response_class=HTMLResponse)
-async def start(
-    request: Request,
-    lm: FormName,
-    relation: FormName = "",
-    facts: Long = "",
-    templates: Long = "",
-    budget: Annotated[int | None, Form()] = None,
-    deep: Annotated[bool, Form()] = False,
-    file: Sent = None,
-) -> RedirectResponse:
-    """Start a job and show it."""
-    pairs = [{"x": fact.x, "y": fact.y} for fact in await _all_pairs(facts, file)]
-    given = {"lm": lm, "relation": relation.strip(), "facts": pairs, "templates": _lines(templates)}
-    try:
-        order = TrainRequest.model_validate({**given, "deep": deep, "pairs": budget})
-    except ValidationError as error:
-        raise UsageError(problem_in(error)) from None
-    job = await run_in_threadpool(service_of(request).train, order)
-    return RedirectResponse(f"/train/{job.id}", status_code=303)
-
-
-@router.get("/train/{job}", response_class=HTMLResponse)
-def job_page(request: Request, job: str) -> HTMLResponse:
-    """Show the current state of a job."""
-    found = service_of(request).jobs.find(job)
-    points = [(float(line.pairs), line.dev_p_at_1) for line in found.history]
-    return page(request, "job.html", job=found, curve=learning_figure(points) if points else None)
-
-
-@router.post("/train/{job}/cancel")
-def cancel(request: Request, job: str) -> RedirectResponse:
-    """Cancel a job."""
-    service_of(request).jobs.cancel(job)
-    return RedirectResponse(f"/train/{job}", status_code=303)
-
-
-def _lines(text: str) -> list[str]:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if long := next((line for line in lines if len(line) > LONGEST_TEXT), None):
-        raise UsageError(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
-    return lines
-
-
-async def _all_pairs(text: str, file: SentFile | None) -> list[Fact]:
-    """Return the pairs that were pasted and those of an uploaded file."""
-    pairs = list(_pairs(text))
-    if file is not None and file.filename:
-        with uploaded(await file.read(), file.filename) as path:
-            pairs += parse_facts(path)
-    if len(pairs) > MOST_FACTS:
-        raise UsageError(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")
-    return pairs
-
-
-def _pairs(text: str) -> list[Fact]:
-    """Parse lines of x and y separated by a tab, a semicolon or a comma."""
-    pairs = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        separator = next((mark for mark in ("\t", ";", ",") if mark in line), None)
-        x, _, y = line.partition(separator) if separator else (line, "", "")
-        if not x.strip() or not y.strip():
-            raise UsageError(f"facts, line {number}: expected x and y, separated by a comma, a semicolon or a tab")
-        pairs.append(Fact(x.strip(), y.strip()))
-    return pairs
-
-
-# ── checking what was entered ─────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class CheckedTemplate:
-    """How an LM reads a template."""
-
-    problem: str | None
-    """Why it cannot be used; None if it can."""
-    tokens: tuple[str, ...] = ()
-    """Its tokens with the two blanks, in order."""
-
-
-@dataclass(frozen=True)
-class CheckedOrder:
-    """What training would be done on."""
-
-    templates: tuple[CheckedTemplate, ...]
-    facts: int
-    left_out: tuple[tuple[Fact, str], ...]
-    """Facts that the LM cannot be asked about, and why."""
-
-
-def check_order(lm: FrozenLM, texts: Sequence[str], facts: Sequence[Fact]) -> CheckedOrder:
-    """Check how an LM reads templates, and which facts it could not be asked with them."""
-    checked, usable = [], []
-    for text in texts:
-        try:
-            template = parse_template(text)
-            checked.append(CheckedTemplate(None, _tokens(lm, template)))
-            usable.append(template)
-        except (BadTemplate, Unusable) as problem:
-            checked.append(CheckedTemplate(str(problem)))
-    left_out: list[tuple[Fact, str]] = []
-    if usable and facts:
-        encoded = Mixture(lm, usable).encode_relation(Relation.of("checked", facts, facts, facts))
-        left_out = [(one.fact, one.reason) for one in encoded.left_out("train")]
-    return CheckedOrder(tuple(checked), len(facts), tuple(left_out))
-
-
-def _tokens(lm: FrozenLM, template: Template) -> tuple[str, ...]:
-    tokens = tokenise(template, lm.wording)
-    lm.family.ask_y(tokens, lm.wording, lm.special)
-    names = [lm.tokenizer.convert_ids_to_tokens(list(part)) for part in (tokens.before, tokens.between, tokens.after)]
-    return (*names[0], template.first, *names[1], template.second, *names[2])

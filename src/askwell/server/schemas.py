@@ -106,6 +106,8 @@ class PairBody(_Body):
 
     x: Word
     y: Word
+    aliases: list[Word] = Field(default=[], max_length=100)
+    """Further right answers for x."""
 
 
 class TrainRequest(_Body):
@@ -128,10 +130,18 @@ class TrainRequest(_Body):
     relation: Name
     facts: list[PairBody] = Field(default=[], max_length=MOST_FACTS)
     templates: list[Text] = Field(min_length=1, max_length=MOST_TEMPLATES)
+    split: Annotated[str, StringConstraints(max_length=40)] | None = None
+    """The sizes of train, dev and test, such as 70-15-15; default: 80-10-10."""
+    candidates: list[Text] = Field(default=[], max_length=MOST_FACTS)
+    """Words that answers are chosen from; if every one has the form "label: word, word", labels with their words."""
+    shots: int | None = Field(default=None, ge=0, le=1000)
+    """How many examples a causal LM reads before its sentences; default: chosen on train facts."""
     deep: bool = False
     pairs: int | None = Field(default=None, ge=1, le=1_000_000)
     """The budget in (fact, prompt) pairs."""
     seed: int = Field(default=0, ge=0, lt=2**31)
+    split_seed: int | None = Field(default=None, ge=0, lt=2**31)
+    """The seed of the split, by which runs with several seeds have the same facts; default: the seed."""
 
 
 class HistoryPoint(_Body):

@@ -17,16 +17,17 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import Field
 
+from askwell.answers.candidates import Candidates, parse_candidates
 from askwell.answers.reply import PromptReply, Reply
 from askwell.data.facts import Fact, Relation
-from askwell.data.split import split_relation
+from askwell.data.split import rule_with, split_relation
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIXES, prefix_and_name, testbed_relation
 from askwell.errors import AskwellError, UsageError
 from askwell.lms.available import ListedLM, list_lms
 from askwell.lms.load import load_lm
 from askwell.runs.build_spec import build_run_spec
-from askwell.runs.folder import is_run
+from askwell.runs.folder import hold_folder, is_run
 from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.queue import AskQueue, LMSource, LoadedLMs
@@ -96,7 +97,8 @@ class Jobs:
 
     def start(self, order: TrainRequest, prompts: str) -> Job:
         """Queue a job; refuse it if too many are waiting."""
-        _relation_of(order)  # so that too few facts, or an invalid template, are reported now
+        relation_of(order)  # so that too few facts, or an invalid template, are reported now
+        candidates_of(order)
         for text in order.templates:
             parse_template(text)
         job = Job(order=order, prompts=prompts, lm=order.lm, relation=order.relation)
@@ -161,37 +163,49 @@ class Jobs:
 
     def _train(self, job: Job) -> str:
         """Execute the run of a job, and return what there is to say about it."""
-        order, relation = job.order, _relation_of(job.order)
+        order, relation, candidates = job.order, relation_of(job.order), candidates_of(job.order)
         # A separate LM: questions are answered meanwhile in another thread, and hooks on layers must not be shared.
         lm = load_lm(order.lm)
         spec = build_run_spec(
             lm,
             relation,
             [parse_template(text) for text in order.templates],
-            mixture=MixtureSpec(deep=order.deep, seed=order.seed),
-            training=TrainingSpec(pairs=order.pairs),
+            mixture=MixtureSpec(deep=order.deep, seed=order.seed, shots=order.shots),
+            training=TrainingSpec(pairs=order.pairs, classify=candidates is not None),
+            candidates=candidates,
             prompts=job.prompts,
         )
         folder = folder_of_new_runs(self._runs) / f"{_slug(order.relation)}-{spec.id[:12]}"
         job.change(folder=folder)
         if folder.is_dir() and is_run(folder):
             return "This run already existed."
-        split_by = None if order.relation.startswith(PREFIXES) else "random"
-        resume = (folder / CHECKPOINT).is_file()
-        run(spec, lm, relation, folder, resume=resume, untuned=True, split_by=split_by, progress=job.follow)
+        how: dict[str, Any] = {"candidates": candidates, "split_by": _split_rule(order), "untuned": True}
+        with hold_folder(folder):
+            resume = (folder / CHECKPOINT).is_file()
+            run(spec, lm, relation, folder, resume=resume, progress=job.follow, **how)
         return ""
 
 
-def _relation_of(order: TrainRequest) -> Relation:
+def relation_of(order: TrainRequest) -> Relation:
     """Return the relation to train on: one of the testbed, with its own splits, or the given facts, split."""
     if order.relation.startswith(PREFIXES):
-        if order.facts:
+        if order.facts or order.split is not None:
             raise UsageError(f"{order.relation[:80]} has its own facts: leave out facts, or choose another name")
         return testbed_relation(order.relation)
     if not order.facts:
         raise UsageError("there are no facts: give pairs of x and y")
-    facts = [Fact(pair.x.strip(), pair.y.strip()) for pair in order.facts]
-    return split_relation(order.relation, facts, "random", order.seed)
+    facts = [Fact(pair.x.strip(), pair.y.strip(), aliases=tuple(pair.aliases)) for pair in order.facts]
+    seed = order.seed if order.split_seed is None else order.split_seed
+    return split_relation(order.relation, facts, _split_rule(order), seed)
+
+
+def _split_rule(order: TrainRequest) -> str | None:
+    return None if order.relation.startswith(PREFIXES) else rule_with("random", order.split)
+
+
+def candidates_of(order: TrainRequest) -> Candidates | None:
+    """Return the candidates that answers are chosen from; None if anything can be answered."""
+    return parse_candidates("\n".join(order.candidates), Path("candidates")) if order.candidates else None
 
 
 def _slug(name: str) -> str:

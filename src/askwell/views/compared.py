@@ -1,7 +1,6 @@
 """Runs beside each other: listed in a table, with their gains and learning curves; and two of them compared, with the
 facts that changed."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,19 +13,26 @@ from askwell.runs.query import RunComparison
 from askwell.views.charts import Gap, gaps_chart, panels_chart
 from askwell.views.document import Block, Cell, Column, ColumnGroup, Drawing, Figure, Paragraph, Row, Table, table
 from askwell.views.printable import NONE, counted, shortened, signed
+from askwell.views.run_facts import rank_text
 
 _NUMBERS = {*METRICS, *(metric.key for metric in METRICS.values()), "seed", "facts"}
 _CURVES, _GAINS = 6, 40
 
 
 def run_table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str = "", links: Sequence[str] = ()
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    title: str = "",
+    *,
+    links: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Table:
-    """Return a row for each run, as a query found them; the first column is their heading, which may be a link."""
+    """Return a row for each run, as a query found them; the first column is their heading, which may be a link and have
+    a note."""
     first, *others = columns
     shown = tuple(
-        Row(_text(first, row[first]), tuple(Cell(_text(name, row[name])) for name in others), link=link)
-        for row, link in zip(rows, links or [""] * len(rows), strict=True)
+        Row(_text(first, row[first]), tuple(Cell(_text(name, row[name])) for name in others), link=link, note=note)
+        for row, link, note in zip(rows, links or [""] * len(rows), notes or [""] * len(rows), strict=True)
     )
     groups = (ColumnGroup("", tuple(Column(name, number=name in _NUMBERS) for name in others)),)
     return Table("", first, groups, shown, title)
@@ -112,7 +118,7 @@ def changed_table(comparison: Comparison, most: int) -> Table:
     several = len(comparison.relations) > 1
     rows = []
     for fact in comparison.changed[:most]:
-        ranks = (f"{rank:.5g}" if math.isfinite(rank) else "not found" for rank in (fact.a_rank, fact.b_rank))
+        ranks = map(rank_text, (fact.a_rank, fact.b_rank))
         answers = (
             Cell(answer or NONE, mark="right" if rank <= 1 else "")
             for answer, rank in ((fact.a_answer, fact.a_rank), (fact.b_answer, fact.b_rank))

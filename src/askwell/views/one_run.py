@@ -1,4 +1,4 @@
-"""One run as a document: what was found, its scores, how far they can be trusted, its prompts, answers and settings.
+"""One run as a document: what was found, its scores, how far they can be trusted, its prompts, facts and settings.
 
 The page of a run and `askwell export` show it; the page Trust shows its middle part."""
 
@@ -29,11 +29,10 @@ from askwell.views.document import (
     Points,
     Row,
     Section,
-    Table,
     table,
 )
-from askwell.views.findings import answer_cell
-from askwell.views.printable import NONE, counted, visible
+from askwell.views.printable import NONE, counted, date_text, duration_text, visible
+from askwell.views.run_facts import facts_section
 from askwell.views.scores import candidate_blocks
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
@@ -43,14 +42,20 @@ from askwell.views.trust_section import trust_figures, trust_sentences
 from askwell.views.words import PromptWords, nearest_words
 from askwell.views.words_figure import prompt_table, words_figure
 
-_ANSWERS = 12
+_FACTS_PUT_BACK = 8
+"""How many dev facts are asked again with each vector put back to its start."""
 
 
-def run_document(name: str, run: Run, others: Sequence[Run] = (), words: Sequence[PromptWords] = ()) -> Document:
-    """Return everything there is to see of a run; `others` may hold its controls, `words` are its prompts in words."""
-    record, spec = run.record, run.record.spec
+def run_document(
+    name: str, run: Run, others: Sequence[Run] = (), words: Sequence[PromptWords] = (), facts: str = ""
+) -> Document:
+    """Return everything there is to see of a run; `others` may hold its controls, `words` are its prompts in words, and
+    `facts` is the address of a page of all its facts."""
+    record, spec, made = run.record, run.record.spec, run.record.environment
     about = {
         "Run": name,
+        **({"Made": date_text(made.began)} if made.began is not None else {}),
+        **({"Took": duration_text(made.seconds)} if made.seconds is not None else {}),
         "Relation": spec.relation,
         "LM": spec.asked_lm,
         "Prompts": f"{len(record.prompts)} ({spec.prompts})",
@@ -60,14 +65,19 @@ def run_document(name: str, run: Run, others: Sequence[Run] = (), words: Sequenc
     }
     sections = (
         _scores(run),
+        facts_section(run, facts),
         *_learning(record),
         *trust_sections(run, others),
         _prompts(record, name, words),
-        Section("Some answers", (_answers(run),)),
         Section("How it was made", tuple(_making(record))),
     )
+    if run.remarks.note:
+        sections = (
+            Section("Note", tuple(Paragraph(line) for line in run.remarks.note.splitlines() if line)),
+            *sections,
+        )
     return Document(
-        f"{spec.relation} on {spec.asked_lm}",
+        run.remarks.name or f"{spec.relation} on {spec.asked_lm}",
         lead=_found(run),
         about=tuple(about.items()),
         sections=sections,
@@ -92,10 +102,12 @@ def export_run(
         raise BadOption(f"{path} has {len(runs)} runs: choose one with --where, or name its folder")
     words: list[PromptWords] = []
     if drawn and runs[0].mixture is not None:
-        from askwell.runs.sources import saved_mixture  # here, since it imports torch
+        from askwell.runs.sources import dev_facts_of, saved_mixture  # here, since they import torch
 
+        folder = str(runs[0].mixture)
         try:
-            words = nearest_words(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
+            mixture = saved_mixture(folder, lm, revision=None, device=None, dtype="auto")
+            words = nearest_words(mixture, facts=dev_facts_of(folder, _FACTS_PUT_BACK))
         except AskwellError as problem:
             note(f"the prompts are not drawn: {problem}")
     return page_html(run_document(runs[0].folder.resolve().name, runs[0], words=words))
@@ -129,22 +141,24 @@ def _scores(run: Run) -> Section:
     record = run.record
     tuned = record.spec.baseline or ("tuned" if record.spec.training else "untuned")
     untuned = [] if record.untuned is None else [("untuned", record.untuned.score)]
-    rows = [_score_row(name, map(score, METRICS)) for name, score in (*untuned, (tuned, run.score))]
+    few = record.test.labels is not None and len(record.test.labels.labels) <= 10  # all are among the first ten
+    shown = [name for name in METRICS if not (few and name == "P@10")]
+    rows = [_score_row(name, shown, score) for name, score in (*untuned, (tuned, run.score))]
     for name, control in record.controls.items():
         if control.test is not None:
-            rows.append(_score_row(name, map(control.test.get, METRICS), control.description))
+            rows.append(_score_row(name, shown, control.test.get, control.description))
     left_out = f"; {record.test.left_out_count} more could not be asked" if record.test.left_out_count else ""
     caption = (
-        f"Means over {counted(record.test.facts, 'test fact')} ({units_of(list(METRICS))}), ranked among "
+        f"Means over {counted(record.test.facts, 'test fact')} ({units_of(shown)}), ranked among "
         f"{record.test.vocabulary}{left_out}. Pale rows need no knowledge of x: only a score above them is a sign."
     )
     bounds = [Paragraph(f"{record.test.bounds_text}.")] if record.test.bounds_text else []
-    shown = replace(table(("", *METRICS), (), numbers=METRICS, caption=caption), rows=tuple(rows))
-    return Section("Scores", (shown, *bounds, *candidate_blocks(record.test)))
+    scores = replace(table(("", *shown), (), numbers=shown, caption=caption), rows=tuple(rows))
+    return Section("Scores", (scores, *bounds, *candidate_blocks(record.test)))
 
 
-def _score_row(name: str, scores: Any, what: str = "") -> Row:
-    cells = tuple(Cell(metric.text(score)) for metric, score in zip(METRICS.values(), scores, strict=True))
+def _score_row(name: str, metrics: Sequence[str], score: Callable[[str], float | None], what: str = "") -> Row:
+    cells = tuple(Cell(METRICS[metric].text(score(metric))) for metric in metrics)
     return Row(name, cells, note=what, pale=bool(what))
 
 
@@ -194,13 +208,6 @@ def _prompts(record: RunRecord, name: str, words: Sequence[PromptWords]) -> Sect
     return Section("Prompts", (*drawn, listed, *map(Paragraph, said)))
 
 
-def _answers(run: Run) -> Table:
-    shown = run.test[:: max(1, len(run.test) // _ANSWERS)][:_ANSWERS]
-    rows = [(outcome.x, answer_cell(outcome), ", ".join(outcome.golds)) for outcome in shown]
-    more = len(run.test) - len(shown)
-    return table(("x", "best answer", "right"), rows, caption="Test facts, evenly spread over the list.", more=more)
-
-
 def _making(record: RunRecord) -> list[Block]:
     """Return the command, the settings that were chosen, and what the run was made with."""
     spec, environment = record.spec, record.environment
@@ -218,7 +225,6 @@ def _making(record: RunRecord) -> list[Block]:
     settings = table(("setting", "value"), (), caption="Settings that are not pale differ from the defaults.")
     blocks.append(replace(settings, rows=tuple(rows), folded="All settings of this run"))
     made = {
-        "seconds": None if environment.seconds is None else f"{environment.seconds:.0f} s",
         "threads": counted(spec.threads, "thread"),
         "device": f"{spec.device}, {spec.dtype}",
         **{name: getattr(environment, name) and f"{name} {getattr(environment, name)}" for name in

@@ -8,6 +8,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from datetime import datetime
 
 # Controls except tab and line feed, DEL and C1, bidirectional and invisible marks, line separators, characters that
 # are none, lone surrogates.
@@ -91,3 +92,17 @@ def listed(words: Sequence[str], before_last: str = "and") -> str:
 def signed(figure: float, decimals: int = 1) -> str:
     """Return a difference with its sign."""
     return f"{figure:+.{decimals}f}".replace("-", "−")
+
+
+def date_text(date: datetime) -> str:
+    """Return a date and its time, in its own time zone."""
+    return f"{date.day} {date:%B %Y, %H:%M %Z}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in the two largest units that it has: 1 h 4 min, 3 min 20 s, 12 s."""
+    whole = max(1, round(seconds))
+    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,130 @@
+"""The pages of runs: their facts in parts and pages, names and notes, deletion, comparison; the page of the API."""
+
+import re
+
+import httpx
+import pytest
+from builders.servers import served
+
+from askwell.data import testbed
+from askwell.evaluation.outcomes import Outcome
+from askwell.runs.folder import hold_folder, read_run
+from askwell.runs.record import Remarks
+from askwell.server.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def at(made_runs):
+    with served(Settings(runs=made_runs)) as running:
+        yield running
+
+
+@pytest.fixture
+def changing(runs):
+    with served(Settings(runs=runs)) as running:
+        yield running
+
+
+def get(at, path: str) -> str:
+    response = httpx.get(f"{at.address}{path}", timeout=600, follow_redirects=True)
+    assert response.status_code == 200, response.text
+    return response.text
+
+
+def shown_xs(page: str) -> list[str]:
+    body = page.partition("<tbody>")[2].partition("</tbody>")[0]
+    return re.findall(r'<th scope="row"[^>]*>([^<]*)', body)
+
+
+def test_the_facts_of_a_run_in_parts_and_pages(at, made_runs):
+    run = read_run(made_runs / "soft")
+    before = {one.x: one.rank <= 1 for one in run.untuned}
+    assert len(before) == len(run.test) == len({one.x for one in run.test})  # so that x names a fact
+
+    def xs(keep) -> set[str]:
+        return {one.x for one in run.test if keep(one)}
+
+    def is_wrong(one: Outcome) -> bool:
+        return one.rank > 1
+
+    assert set(shown_xs(get(at, "/runs/soft/facts"))) == xs(lambda _: True)
+    assert set(shown_xs(get(at, "/runs/soft/facts?part=wrong"))) == xs(is_wrong) != set()
+    sure = xs(lambda one: is_wrong(one) and one.probabilities[0] >= 0.5)
+    assert set(shown_xs(get(at, "/runs/soft/facts?part=confident"))) == sure
+    changed = xs(lambda one: before[one.x] != (one.rank <= 1))
+    assert set(shown_xs(get(at, "/runs/soft/facts?part=changed"))) == changed
+    train = {fact.x for fact in testbed.testbed_relation("symbol").train}
+    assert set(shown_xs(get(at, "/runs/soft/facts?part=seen"))) == xs(lambda one: one.x in train)
+    one = run.test[0]
+    assert one.x in shown_xs(get(at, f"/runs/soft/facts?find={one.x}"))
+    assert shown_xs(get(at, "/runs/soft/facts?find=nothing-of-that-name")) == []
+    assert shown_xs(get(at, "/runs/soft/facts?page=99")) == shown_xs(get(at, "/runs/soft/facts"))
+
+
+def test_a_run_keeps_what_it_learned_from_and_the_page_says_so(at, made_runs):
+    relation = testbed.testbed_relation("symbol")
+    run = read_run(made_runs / "soft")
+    assert run.train_golds == {fact.x: relation.golds[fact.x] for fact in relation.train}
+    known = at.service.catalogue.find("soft").facts
+    assert {known[fact.x].split for fact in relation.train} == {"train"}
+    page = get(at, f"/?about=soft&x={relation.train[0].x}")
+    assert "Seen in training" in page
+    assert "No right answer is on record" not in page
+
+
+def test_a_run_is_named_noted_and_deleted(changing, runs):
+    def post(name: str, **sent: str) -> httpx.Response:
+        return httpx.post(f"{changing.address}/runs/{name}", data=sent, timeout=600)
+
+    assert post("soft/about", title="first <try>", note="ten prompts\r\nno examples").status_code == 303
+    assert read_run(runs / "soft").remarks == Remarks(name="first <try>", note="ten prompts\nno examples")
+    page = get(changing, "/runs/soft")
+    assert "<h1>first &lt;try&gt;</h1>" in page
+    assert "no examples" in page
+    assert "first &lt;try&gt;" in shown_list(get(changing, "/runs"))
+    assert "first &lt;try&gt;" in shown_list(get(changing, "/runs?find=examples"))
+    with hold_folder(runs / "deep"):
+        refused = post("deep/delete")
+        assert refused.status_code == 422
+        assert "in use by another run" in refused.text
+        assert str(runs) not in refused.text
+    assert post("deep/delete").status_code == 303
+    assert not (runs / "deep").exists()
+    assert "deep" not in shown_list(get(changing, "/runs"))
+    assert post("../soft/delete").status_code in (404, 405)
+
+
+def shown_list(page: str) -> str:
+    return page.partition("<tbody>")[2].partition("</tbody>")[0]
+
+
+def test_runs_are_only_changed_where_training_is_allowed(runs):
+    with served(Settings(runs=runs, training=False)) as running:
+        assert httpx.post(f"{running.address}/runs/soft/delete", timeout=600).status_code == 403
+        assert httpx.post(f"{running.address}/runs/soft/about", data={"title": "x"}, timeout=600).status_code == 403
+        assert "Delete" not in get(running, "/runs/soft")
+    assert (runs / "soft" / "run.json").is_file()
+
+
+def test_only_runs_on_the_same_facts_can_be_compared(changing, runs):
+    path = runs / "hard" / "run.json"
+    other = path.read_text().replace(read_run(runs / "hard").record.spec.facts_sha256, "f" * 64)
+    path.write_text(other)
+    page = get(changing, "/runs?a=soft")
+    offered = {side: re.findall(rf'<select id="{side}".*?</select>', page)[0] for side in "AB"}
+    assert re.findall(r'value="(\w+)"', offered["A"]) == ["deep", "soft"]
+    assert re.findall(r'value="(\w+)"', offered["B"]) == ["deep"]
+    page = get(changing, "/runs/compare?a=soft&b=deep")
+    assert "Test facts by their best answers" in page
+    refused = httpx.get(f"{changing.address}/runs/compare?a=soft&b=hard", timeout=600)
+    assert refused.status_code == 422
+    assert "different facts" in refused.text
+
+
+def test_the_api_has_a_page(at):
+    page = get(at, "/api")
+    document = httpx.get(f"{at.address}/api/v1/openapi.json").json()
+    for path in document["paths"]:
+        assert f" {path}</h2>" in page
+    assert "How many answers to give to each x. Default: 10." in page
+    assert 'href="/api"' in get(at, "/runs")
