@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 from PIL import Image
 
 SHOWN = Path(__file__).parents[1] / "docs" / "how-to"
-WIDTH, HEIGHT, COLOURS = 1200, 1150, 48
+WIDTH, HEIGHT, COLOURS = 1200, 1150, 128
 """Pages have few colours: a palette makes the files a third as large."""
 CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),

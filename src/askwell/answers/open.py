@@ -146,9 +146,7 @@ class OpenAnswers(Answers):
         most = _MOST_OPENED_FOR_THE_BEST if self.best_only else _MOST_OPENED
         wider = self._better(encoded, rows[left_open], sought, spellings, ranked, most)
         for number, of_fact in zip(left_open, wider, strict=True):
-            both = {answer.text: answer for answer in (*found[number].answers, *of_fact.answers)}.values()
-            answers = tuple(sorted(both, key=lambda answer: -answer.log_probability))
-            found[number] = replace(of_fact, answers=answers)
+            found[number] = _merged(of_fact, found[number])
         if record is not None:
             record.append(self._prompt_answers(encoded.xs, rows, found))
         return [spellings.ranking(*of, top, ranked) for of in zip(facts, of_golds, found, strict=True)], []
@@ -394,6 +392,13 @@ def _rank(gold: float, others: Sequence[float]) -> float:
 
 def _capped(rank: float) -> float:
     return rank if rank <= RANKED else math.inf
+
+
+def _merged(found: FoundAnswers, others: FoundAnswers) -> FoundAnswers:
+    """Add the answers of another search to what one found."""
+    answers = {answer.text: answer for answer in (*others.answers, *found.answers)}.values()
+    ordered = sorted(answers, key=lambda answer: -answer.log_probability)
+    return replace(found, answers=tuple(ordered))
 
 
 def _entropy(probs: np.ndarray) -> np.ndarray | np.floating:

@@ -31,6 +31,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, model_card
 from askwell.mixture.embedded import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.save import (
+    FACTS_PATH,
     LM_PATH,
     TOKENIZER_PATH,
     base_lm,
@@ -345,9 +346,10 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         return self.push_to_hub(repo_id or folder.name, about=about, **hub_options) if push_to_hub else None
 
     def push_to_hub(self, repo_id: str, *, about: About | None = None, **hub_options: Any) -> str:
-        """Upload the mixture and return its address; the LM's path on this machine is not uploaded."""
+        """Upload the mixture and return its address; paths on this machine are not uploaded."""
         # The mixin passes the card's options on to `save_pretrained`.
-        hub_options |= {"ignore_patterns": [LM_PATH, TOKENIZER_PATH], "model_card_kwargs": {"about": about}}
+        ignored = [LM_PATH, TOKENIZER_PATH, FACTS_PATH]
+        hub_options |= {"ignore_patterns": ignored, "model_card_kwargs": {"about": about}}
         return super().push_to_hub(repo_id, **hub_options)
 
     @classmethod

@@ -31,7 +31,7 @@ from askwell.views.document import (
     headed,
     one_decimal,
 )
-from askwell.views.printable import NONE, counted, listed, per_cent, shortened, signed
+from askwell.views.printable import NONE, counted, listed, shortened, signed
 from askwell.views.run_facts import answer_cell
 from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, in_words, place_of
 from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
