@@ -15,6 +15,7 @@ import askwell
 
 FIELDS = askwell.MixtureSpec.model_fields
 # Options and functions had other names in earlier versions, or did not exist.
+STATIC = {"weighting": "static"} if "weighting" in FIELDS else {}
 DATA_DEPENDENT = {"weighting": "data-dependent"} if "weighting" in FIELDS else {"data_dependent": True}
 load_relation = getattr(askwell, "load_relation", None) or askwell.load_relation
 load_prompts = getattr(askwell, "load_prompts", None) or askwell.load_prompts
@@ -40,7 +41,7 @@ ONE_TOKEN = {"answers": "one-token"} if "answers" in FIELDS else {}
 def run(lm, mixture_options, training_options):
     relation = load_relation("testbed:capital")
     templates = load_prompts(["testbed:paraphrased"], relation=relation)[:4]
-    mixture = askwell.Mixture(lm, templates, askwell.MixtureSpec(**ONE_TOKEN, **BEGIN, **mixture_options))
+    mixture = askwell.Mixture(lm, templates, askwell.MixtureSpec(**{**ONE_TOKEN, **BEGIN, **STATIC, **mixture_options}))
     askwell.train(mixture, relation, askwell.TrainingSpec(pairs=384, threads=1, **training_options))
     tensors = {}
     for name, tensor in mixture.state_dict().items():

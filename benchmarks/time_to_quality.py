@@ -62,7 +62,7 @@ def new_mixture(lm: Any, name: str, seed: int, prompts: int) -> Mixture:
     """Return the mixture that all contenders start from."""
     kinds = ("single", "paraphrased", "random")
     templates = [template for kind in kinds for template in testbed_prompts(kind, name)][:prompts]
-    return Mixture(lm, templates, MixtureSpec(seed=seed, answers="one-token"))
+    return Mixture(lm, templates, MixtureSpec(seed=seed, answers="one-token", weighting="static"))
 
 
 def plain_run(mixture: Mixture, relation: Relation, *, rate: float, epochs: int, patience: int) -> None:

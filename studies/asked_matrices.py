@@ -47,7 +47,7 @@ WAYS: dict[str, tuple[str, MixtureSpec, dict[str, Any]]] = {
         {"tune_vectors": False, "fit_weights": False},
     ),
     "one": ("single", MixtureSpec(answers="one-token"), {}),
-    "mixture": ("mined", MixtureSpec(answers="one-token"), {}),
+    "mixture": ("mined", MixtureSpec(answers="one-token", weighting="static"), {}),
 }
 """For each way of asking its prompts, their spec, and how they are tuned."""
 

@@ -89,7 +89,7 @@ def measure(lm_name: str, name: str, way: Way, seed: int) -> None:
     began = time.process_time()
     lm, relation = lm_named(lm_name), asked(name)
     copies = way.count if way.prompts == "copies" else 1
-    spec = MixtureSpec(answers="one-token", copies=copies, noise=way.noise, seed=seed)
+    spec = MixtureSpec(answers="one-token", weighting="static", copies=copies, noise=way.noise, seed=seed)
     mixture = Mixture(lm, templates_of(lm, name, way), spec, relation=relation)
     training = TrainingSpec(recipe="cycle", pairs=PAIRS, method=way.method, anneal=way.anneal, fit_weights=False)
     train(mixture, relation, training, progress=False)

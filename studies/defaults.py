@@ -109,7 +109,8 @@ def run(setting: dict[str, Any], loaded: Any) -> dict[str, Any]:
     else:
         kinds = [f"trex/{relation.name.rpartition('/')[2]}"]
     templates = load_prompts(kinds, relation=relation)[:16]
-    spec = MixtureSpec(deep=setting["deep"], initial=setting["initial"], seed=setting["seed"], answers="one-token")
+    chosen = {name: setting[name] for name in ("deep", "initial", "seed")}
+    spec = MixtureSpec(answers="one-token", weighting="static", **chosen)
     mixture = Mixture(loaded, templates, spec)
     if setting["recipe"] == "paper":
         training = TrainingSpec(recipe="paper", method="em", threads=1)

@@ -41,16 +41,17 @@ DRAWN = 150
 LONG_WAYS = ("manual", "soft-manual")
 ABSENT = ("single", "paraphrased")
 """Kinds of prompts that are not in the text."""
+STATIC: dict[str, Any] = {"weighting": "static"}
 WAYS: dict[str, tuple[str, tuple[str, ...], MixtureSpec, bool]] = {
     "manual": ("manual, hard", ("single",), MixtureSpec(), False),
     "absent": ("manual + paraphrased, hard", ABSENT, MixtureSpec(), False),
     "mined": ("mined, hard (in the text)", ("mined",), MixtureSpec(weights="file"), False),
     "soft-manual": ("manual, soft", ("single",), MixtureSpec(), True),
-    "soft-absent": ("manual + paraphrased, soft", ABSENT, MixtureSpec(), True),
-    "deep-absent": ("manual + paraphrased, deep", ABSENT, MixtureSpec(deep=True), True),
-    "soft-mined": ("mined, soft", ("mined",), MixtureSpec(), True),
-    "soft-words": ("random words, soft", ("random",), MixtureSpec(), True),
-    "soft-vectors": ("random vectors, soft", ABSENT, MixtureSpec(initial="random"), True),
+    "soft-absent": ("manual + paraphrased, soft", ABSENT, MixtureSpec(**STATIC), True),
+    "deep-absent": ("manual + paraphrased, deep", ABSENT, MixtureSpec(**STATIC, deep=True), True),
+    "soft-mined": ("mined, soft", ("mined",), MixtureSpec(**STATIC), True),
+    "soft-words": ("random words, soft", ("random",), MixtureSpec(**STATIC), True),
+    "soft-vectors": ("random vectors, soft", ABSENT, MixtureSpec(**STATIC, initial="random"), True),
 }
 
 

@@ -60,7 +60,7 @@ def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[st
     if found is None:
         raise ValueError(f"{run.folder} has no controls")
     score, best = right(outcomes), found.control_score
-    scores = {name: of_control.test for name, of_control in found.controls.items()}
+    scores = {name: of_control["test"] for name, of_control in found.controls.items()}
     tests = [of_seed for control in controls.values() for of_seed in control["test"].values()]
     hard = by_control(outcomes, tests).get(HARD, [])
     corrected, trust = record.controls[PRIOR_CORRECTED].test, record.trust

@@ -185,8 +185,7 @@ def digest(x: str, y: str) -> str:
 def scored_facts(mixture: Mixture, relation: Relation, split: SplitName = "test") -> dict[str, Any]:
     """Return the facts that can be asked, with the rank and log-probability of each.
 
-    For whole answers, only whether y is the best one is found out, in a fraction of the time that its rank would take;
-    the rank of all others is None.
+    For whole answers, only whether y is the best one is kept; the rank of all others is None.
     """
     facts = AskedFacts(mixture, relation, split)
     if facts.answers.is_listed:
@@ -195,9 +194,9 @@ def scored_facts(mixture: Mixture, relation: Relation, split: SplitName = "test"
     found: list[tuple[str, str, int | None, float | None]] = []
     for number, fact in enumerate(facts.encoded.facts):
         one = facts.encoded.subset(facts.encoded.rows == number)
-        rankings, log_loss = facts.answers.quick_ranks(one, relation.golds)
-        is_best = any(ranking.rank == 1 for ranking in rankings)
-        found.append((fact.x, fact.y, 1 if is_best else None, None if log_loss is None else round(-log_loss, 4)))
+        ((ranking,), _) = facts.answers.rank(one, one.rows, relation.golds, 0)
+        log_p = ranking.log_probability
+        found.append((fact.x, fact.y, 1 if ranking.rank == 1 else None, round(log_p, 4) if log_p > -math.inf else None))
     found.sort(key=lambda row: row[:2])
     return {"xs": [row[:2] for row in found], "rank": [row[2] for row in found], "log_p": [row[3] for row in found]}
 
@@ -205,7 +204,8 @@ def scored_facts(mixture: Mixture, relation: Relation, split: SplitName = "test"
 def tuned_cell(lm: Any, name: str, opening: str, answers: str) -> dict[str, Any]:
     """Score one relation with one opening: by hand, tuned, and the controls of the tuned prompt."""
     relation, templates = facts_of(lm, name, answers)
-    spec = MixtureSpec.model_validate({"begin": "line-break", "answers": answers, **OPENINGS[opening]})
+    asked = {"begin": "line-break", "answers": answers, "weighting": "static"}
+    spec = MixtureSpec.model_validate({**asked, **OPENINGS[opening]})
     mixture = Mixture(lm, templates, spec, relation=relation)
     began = time.process_time()
     by_hand = scored_facts(mixture, relation)

@@ -44,7 +44,7 @@ def run(cell: dict[str, str], recipe: str, lm: Any) -> dict[str, Any]:
     """Do one training run, and return its pairs and test scores."""
     relation = at_most(load_relation(cell["relation"]))
     templates = load_prompts(PROMPTS[cell["prompts"]], relation=relation)
-    mixture = Mixture(lm, templates, MixtureSpec(answers="one-token"))
+    mixture = Mixture(lm, templates, MixtureSpec(answers="one-token", weighting="static"))
     result = train(
         mixture,
         relation,

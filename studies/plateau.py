@@ -60,7 +60,8 @@ def new_mixture(lm: Any, relation_name: str, kind: str) -> tuple[Relation, Mixtu
     taken = whole.train[:: max(1, -(-len(whole.train) // 300))]
     relation = Relation.of(whole.name, taken, whole.dev[:100], whole.test[:100])
     sources = ["testbed:single"] + ["testbed:paraphrased", "testbed:random"] * (kind == "sixteen")
-    return relation, Mixture(lm, load_prompts(sources, relation=relation)[:16], MixtureSpec(answers="one-token"))
+    spec = MixtureSpec(answers="one-token", weighting="static")
+    return relation, Mixture(lm, load_prompts(sources, relation=relation)[:16], spec)
 
 
 def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:

@@ -38,8 +38,8 @@ HARD, SOFT, MIXTURE, DEEP, OWN = (
 WAYS: dict[str, tuple[str, MixtureSpec, bool]] = {
     HARD: ("single", MixtureSpec(), False),
     SOFT: ("single", MixtureSpec(), True),
-    MIXTURE: ("mined", MixtureSpec(), True),
-    DEEP: ("mined", MixtureSpec(deep=True), True),
+    MIXTURE: ("mined", MixtureSpec(weighting="static"), True),
+    DEEP: ("mined", MixtureSpec(deep=True, weighting="static"), True),
 }
 """For each way of asking its prompts, their spec, and whether they are tuned."""
 OWN_FACTS = 5

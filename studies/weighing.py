@@ -7,8 +7,10 @@ Realm, goods, teacher and berth are kept for choosing, and are not asked here.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -21,11 +23,14 @@ from askwell import Mixture, MixtureSpec, load_lm, train
 from askwell.data.facts import Fact
 from askwell.data.split import sample
 from askwell.data.templates import parse_template
-from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told_facts, truths
+from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told_facts
 from askwell.evaluation.examine import evaluate_split
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import permutation_test
 from askwell.lms.frozen import FrozenLM
+
+sys.path.append(str(Path(__file__).parents[1] / "scripts" / "testbed"))
+from truths import truths
 
 KEPT = RESULTS / "weighing.jsonl"
 LMS = ("testbed2:bert", "testbed2:causal")

@@ -39,12 +39,12 @@ def _cache_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
 
 @pytest.fixture(scope="session")
 def finished_demo(tmp_path_factory) -> Path:
-    """Return the folder of a demo on the relation symbol."""
+    """Return the folder of a demo on the relation mark."""
     from builders.commands import exit_code
     from builders.once import once
 
     def make(folder: Path) -> None:
-        assert exit_code("demo", "--out", folder, "--relations", "symbol") == 0
+        assert exit_code("demo", "--out", folder, "--relations", "mark") == 0
 
     return once(tmp_path_factory, "demo", make)
 

@@ -20,9 +20,10 @@ from build_world import draw, split_facts, write_jsonl, write_manifest
 from invented_names import FORMS, WARES, codes, people, places, roots
 from miner import mine
 from registers_text import ADJECTIVES, ASIDES, NEUTRAL, NOUNS, PROMPTS, REGISTERS, Registers, generate_registers_text
+from truths import Rumour, Truth
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import SECOND_FILES, Cardinality, Rumour, TestbedRelation, Truth
+from askwell.data.testbed import SECOND_FILES, Cardinality, TestbedRelation
 
 
 class Kind(NamedTuple):

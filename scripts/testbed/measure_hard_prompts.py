@@ -21,17 +21,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+from truths import Truth, truths
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import (
     SECOND,
-    Truth,
     lm_folder,
     relations,
     testbed_prompts,
     testbed_relation,
     told_facts,
-    truths,
     withheld_facts,
 )
 

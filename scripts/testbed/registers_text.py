@@ -13,9 +13,10 @@ from pathlib import Path
 from random import Random
 
 from text import Withheld
+from truths import Truth, truths
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import SECOND, TestbedRelation, Truth, relations, truths
+from askwell.data.testbed import SECOND, TestbedRelation, relations
 
 _SENTENCES = tomllib.loads(Path(__file__).with_name("registers.toml").read_text(encoding="utf-8"))
 ADJECTIVES: list[str] = _SENTENCES["adjectives"]

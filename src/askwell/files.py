@@ -193,19 +193,15 @@ def need_utf8_name(path: Path) -> None:
 def need_writable_folder(folder: Path, option: str) -> None:
     """Raise BadOption, before any work is done, if the folder cannot be written to. The disk stays as it was."""
     problem = None if is_utf8(folder) else "its name is not UTF-8"
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except FileExistsError:
-        raise BadOption(f"`folder` {folder} is a file; name a folder", folder=option) from None
+        if folder.exists() and not folder.is_dir():
+            raise BadOption(f"`folder` {folder} is a file; name a folder", folder=option)
+        with tempfile.TemporaryDirectory(
+            dir=next(path for path in (folder, *folder.parents) if path.exists())
+        ) as inside:
+            (Path(inside) / folder.name).mkdir(exist_ok=True)  # which tells whether it can have its name
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
         problem = problem or _reason(error)
-    finally:
-        for path in missing:
-            with contextlib.suppress(OSError, ValueError):  # it was never made
-                path.rmdir()
     if problem is not None:
         raise BadOption(f"`folder` {folder} cannot be written ({problem}); name another folder", folder=option)
 

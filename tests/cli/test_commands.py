@@ -204,8 +204,12 @@ def test_show_in_the_terminal_and_as_pictures(askwell, trained, tmp_path):
         assert word in done.out
     ElementTree.parse(tmp_path / "p.svg")
     assert "lies" in (tmp_path / "p.html").read_text()
-    document = askwell("show", trained, "--json").json
-    assert len(document) == 2
+    assert "put back: how the mean" in done.out
+    assert "put back" in (tmp_path / "p.svg").read_text()
+    document = askwell("show", trained, "--json", "--put-back", 1).json
+    assert [prompt["facts"] for prompt in document] == [1, 1]
+    assert all(prompt["change"] is None for prompt in askwell("show", trained, "--json", "--put-back", 0).json)
+    assert "--put-back -1" in askwell("show", trained, "--put-back", "-1").err
 
 
 def test_names_in_a_data_folder(askwell, lms, facts, tmp_path, monkeypatch):

@@ -54,11 +54,13 @@ def test_the_command_line_takes_it(hub, capsys):
     assert code == 0, capsys.readouterr().err
 
 
-def test_what_cannot_be_read(hub, monkeypatch):
+def test_what_cannot_be_read(hub, monkeypatch, capsys):
     with pytest.raises(AskwellError, match="`x` and `y`"):
         load_relation(f"hub:{hub}/whole:train")
     with pytest.raises(AskwellError, match=r"hub:\./nowhere: datasets cannot read it"):
         load_relation("hub:./nowhere")
+    assert exit_code("audit", "hub:./whole:train", "--x", "land") == 2
+    assert "hub:./whole:train: --x land: there is no such column; found" in capsys.readouterr().err
     with pytest.raises(BadOption, match="names no data set"):
         load_relation("hub:")
     monkeypatch.setitem(sys.modules, "datasets", None)

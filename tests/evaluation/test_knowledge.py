@@ -26,7 +26,10 @@ def test_the_gain_is_over_the_control_that_is_best_on_dev():
     }
     found = knowledge_over(run([1] * 15 + [2] * 5), controls)
     assert found.control == "prior"  # best on dev, though it is the worse one on test
-    assert {name: (s.dev, s.test) for name, s in found.controls.items()} == {"majority": (25, 40), "prior": (50, 10)}
+    assert {name: (s["dev"], s["test"]) for name, s in found.controls.items()} == {
+        "majority": (25, 40),
+        "prior": (50, 10),
+    }
     assert (found.score, found.control_score, found.gain) == (75, 10, 65)
     assert (found.unit, found.average, found.metric, found.facts) == ("y", "micro", "P@1", 20)
     # Every fact has a y of its own: 13 wins, no loss.
@@ -54,7 +57,7 @@ def test_other_metrics_and_seeds():
     }
     found = knowledge_over({0: run([1, 1]), 1: run([1, 2])}, controls, metric="MRR")
     assert found.control == "high"
-    assert found.controls["high"].test == pytest.approx(100 * (1 / 2 + 1 / 4) / 2)
+    assert found.controls["high"]["test"] == pytest.approx(100 * (1 / 2 + 1 / 4) / 2)
     assert found.gain == pytest.approx(100 * (3.5 - 1.5) / 4)
     # "steady" gets one of two facts in every seed, "lucky" both in one of three.
     seeds = {"lucky": {0: run([1, 1]), 1: run([2, 2]), 2: run([2, 2])}, "steady": run([1, 2])}

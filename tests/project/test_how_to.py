@@ -19,10 +19,15 @@ def test_a_run_goes_to_tensorboard(tmp_path, monkeypatch):
         reason="TensorBoard is not installed: pip install tensorboard",
     )
     monkeypatch.chdir(tmp_path)
-    kept = {}
+    kept: dict = {}
+    seen = []
 
     def quick(mixture, relation, progress):
-        kept["result"] = trained(mixture, relation, pairs=200, progress=progress)
+        def see(now: askwell.TrainingProgress) -> None:
+            seen.append((now, kept["figures"](now)))
+            progress(now)
+
+        kept["result"] = trained(mixture, relation, pairs=200, progress=see)
 
     trained = askwell.train
     monkeypatch.setattr(askwell, "train", quick, raising=False)
@@ -33,16 +38,6 @@ def test_a_run_goes_to_tensorboard(tmp_path, monkeypatch):
     written = {event.step: event.value for event in read.Scalars("dev/P_at_1")}  # of two at a step it keeps one
     assert written == pytest.approx({line.pairs: line.dev["P@1"] for line in kept["result"].history}, rel=1e-4)
 
-
-def test_what_a_tracker_gets_of_a_progress():
-    names: dict = {}
-    exec(PLAIN.findall((PAGES / "trackers.md").read_text(encoding="utf-8"))[0], names)
-    seen = []
-
-    def see(progress: askwell.TrainingProgress) -> None:
-        seen.append((progress, names["figures"](progress)))
-
-    askwell.train(names["mixture"], names["relation"], pairs=200, progress=see)
     scored = [found for progress, found in seen if progress.record is not None]
     assert all(found == {} for progress, found in seen if progress.record is None)
     assert {"dev/P_at_1", "dev/log_loss"} <= set(scored[0])

@@ -1,12 +1,19 @@
-"""The built package contains what belongs to it, and is small in spite of the testbeds' LMs."""
+"""The built package contains what belongs to it, is small in spite of the testbeds' LMs, and works where it is
+installed."""
 
 import ast
+import os
 import re
+import site
+import subprocess
 import sys
+import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from askwell.data.testbed import PREFIXES, lm_names, relation_names
@@ -15,8 +22,18 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")))))
+def sdist(tmp_path_factory) -> Path:
+    """The unpacked source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
+    with tarfile.open(next(SdistBuilder(str(ROOT)).build(directory=str(folder)))) as packed:
+        packed.extractall(folder, filter="data")
+    return next(folder.glob("askwell-*/"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist) -> Path:
+    """Made from the source distribution, as installing that does."""
+    return Path(next(WheelBuilder(str(sdist)).build(directory=str(sdist.parent))))
 
 
 def test_the_wheel_stays_under_20_megabytes(wheel):
@@ -36,6 +53,27 @@ def test_the_wheel_holds_the_testbed_and_no_tests(wheel):
     assert not [name for name in names if "__pycache__" in name]
     templates = {path.name for path in (ROOT / "src" / "askwell").rglob("*.html*")}
     assert templates <= {Path(name).name for name in names}
+
+
+def test_the_sdist_has_what_the_tests_need(sdist):
+    parts = {"src", "tests", "docs", "examples", "benchmarks", "studies", "scripts", "Makefile", "README.md"}
+    assert parts <= {path.name for path in sdist.iterdir()}
+
+
+def test_the_wheel_answers_in_a_new_environment(wheel, tmp_path):
+    """One that sees the installed dependencies, and neither this folder nor an installed askwell."""
+    venv.create(tmp_path / "new", symlinks=True)
+    (packages,) = (tmp_path / "new").glob("lib/python3*/site-packages")
+    (packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in site.getsitepackages()))
+    python = tmp_path / "new" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--no-compile", wheel], check=True, cwd=tmp_path)
+    known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    asked = ["ask", "--lm", "testbed:bert", "--facts", "testbed:capital", "--prompts", "testbed:single", "France"]
+    command = [tmp_path / "new" / "bin" / "askwell", *asked]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=known, check=False)
+    assert said.returncode == 0, said.stderr
+    assert "Paris" in said.stdout
 
 
 def test_nothing_that_is_no_dependency_is_imported_at_the_top(wheel):

@@ -1,4 +1,4 @@
-"""Reading runs: one, a folder of them, a store; and what is none of these."""
+"""Reading runs: a single one, a folder of them, a store; anything else is refused."""
 
 import json
 

@@ -1,27 +1,39 @@
-"""The plan of a probe, its runs in short, and its card, against counts by hand."""
+"""The plan of a probe, its runs in short, and its card, against counts by hand; probes that are interrupted, that go on
+elsewhere, and that are run by a sweep."""
 
+import shutil
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from askwell.data.templates import parse_template
-from askwell.errors import BadFile, Failure
-from askwell.runs.plan import sample_prompts
+from askwell.errors import BadFile, BadOption, Failure
+from askwell.runs.engines import Ended, InProcess, run_plan
+from askwell.runs.plan import plan_sweep, read_sweep, sample_prompts
 from askwell.runs.probe_card import card_of
+from askwell.runs.probe_lms import open_probe
 from askwell.runs.probe_plan import (
+    EXAMPLES,
+    HARD,
     MIXTURE,
+    PROBE,
     SETTINGS,
     SOFT,
+    SWEEP,
     ProbeSpec,
+    SettingName,
     relations_in_order,
     steps_within,
     sweep_of,
     sweep_toml,
 )
-from askwell.runs.probe_results import ProbedFact, ProbedRun, read_results, write_results
+from askwell.runs.probe_results import RESULTS, ProbedFact, ProbedRun, read_results, write_results
 from askwell.runs.record import Environment
+from askwell.runs.store import new_or_open_store
 from askwell.specs.run_spec import SweepSpec
 
+QUICK: tuple[SettingName, ...] = (HARD, EXAMPLES, SOFT)
 SPEC = ProbeSpec(lms=("testbed2:bert",), facts_of="testbed2", prompts=("testbed2:single",))
 
 
@@ -51,13 +63,13 @@ def test_larger_samples_of_prompts_contain_smaller_ones_and_begin_with_the_first
     assert len({*large}) == 6
 
 
-def run_of(setting, ranks, *, seed=0, dev=50.0, relation="r", probability=0.6):
+def run_of(setting, ranks, *, seed=0, dev=50.0, relation="r", probability=0.6, lm="lm"):
     facts = [
-        ProbedFact(f"x{n}", f"y{n}", rank, -1.0, "a", probability, rank == 1, 1.0 if n == 0 else None, n)
+        ProbedFact(f"x{n}", f"y{n}", rank == 1, -1.0, "a", probability, rank == 1, n == 0, n)
         for n, rank in enumerate(ranks)
     ]
     return ProbedRun(
-        id=f"{relation} {setting} {seed}", lm="lm", lm_sha256="0", relation=relation, label=relation, kind="N-1",
+        id=f"{lm} {relation} {setting} {seed}", lm=lm, lm_sha256="0", relation=relation, label=relation, kind="N-1",
         setting=setting, seed=seed, prompts=1, shots=0, answers="one-token", dev=dev, control="majority",
         control_dev=10.0, bits=1.0, facts=tuple(facts), left_out=0, unsettled=0, environment=Environment(seconds=2.0),
     )  # fmt: skip
@@ -80,6 +92,29 @@ def test_a_card_counts_what_can_be_counted_by_hand():
     ]
 
 
+def test_without_mixtures_a_card_is_of_the_other_settings():
+    ranks = {HARD: [2.0, 2.0], EXAMPLES: [1.0, 2.0], SOFT: [1.0, 1.0]}
+    runs = [run_of(name, of) for name, of in ranks.items()]
+    with pytest.raises(Failure, match="no relation has all its runs"):
+        card_of(runs, ["r"], ["lm"])
+    (card,) = card_of([*runs, run_of(MIXTURE, [2.0, 2.0], dev=90.0)], ["r"], ["lm"], QUICK).lms
+    assert card.scores == {HARD: 0.0, EXAMPLES: 50.0, SOFT: 100.0}
+    assert card.tuned == 100.0
+
+
+def test_two_lms_are_compared_on_their_facts():
+    ranks = {"a": [1.0] * 8, "b": [1.0] * 2 + [2.0] * 6}
+    runs = [run_of(setting, of, lm=lm) for lm, of in ranks.items() for setting in SETTINGS]
+    card = card_of(runs, ["r"], ["a", "b"])
+    (pair,) = card.pairs
+    assert (pair.a, pair.b, pair.facts, pair.relations) == ("a", "b", 8, 1)
+    assert pair.difference.difference == 75.0
+    # Six facts, each with a y of its own, are answered by one of them alone: 2 of the 64 flips of signs are as far.
+    assert pair.difference.p == pytest.approx(2 / 64, abs=0.01)
+    # The control has the first fact right: seven more are knowledge, one more can be chance.
+    assert [one.is_knowledge for one in card.lms] == [True, False]
+
+
 def test_without_a_whole_relation_there_is_no_card():
     with pytest.raises(Failure, match="no relation has all its runs"):
         card_of([run_of(SOFT, [1.0])], ["r"], ["lm"])
@@ -92,3 +127,82 @@ def test_runs_in_short_are_read_as_they_were_written(tmp_path):
     path.write_text(path.read_text() + "{\n")
     with pytest.raises(BadFile, match="line 2"):
         read_results(path)
+
+
+class Stopping:
+    """Follows a plan, and interrupts it when so many runs have ended."""
+
+    def __init__(self, most=100):
+        self.most, self.ended = most, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def __call__(self, event):
+        if isinstance(event, Ended):
+            self.ended.append(event.task.spec.id)
+            if len(self.ended) == self.most:
+                raise KeyboardInterrupt
+
+
+def probe_places(world, folder, settings=QUICK, minutes=60.0):
+    """A probe of a tiny LM on a folder of one's own relations."""
+    places = world.data / "facts" / "places"
+    spec = ProbeSpec(
+        lms=(str(world.folder / "bert"),), facts_of=str(places), prompts=("many",), settings=settings, minutes=minutes
+    )
+    return open_probe(spec, folder, data=world.data, workers=1, note=None)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world, tmp_path_factory):
+    probe = probe_places(world, tmp_path_factory.mktemp("probed"))
+    assert probe.run(lambda *_: Stopping(), lambda _text: None) == 0
+    return probe
+
+
+def same_results(folder: Path, as_in: Path) -> bool:
+    """Whether two probes have the same runs, apart from when and where they were made."""
+    each = (read_results(one / RESULTS) for one in (folder, as_in))
+    a, b = ({run.id: run.model_copy(update={"environment": Environment()}) for run in of.values()} for of in each)
+    return a == b
+
+
+def test_an_interrupted_probe_goes_on_elsewhere_and_repeats_no_run(world, undisturbed, tmp_path):
+    first, elsewhere = Stopping(2), Stopping()
+    with pytest.raises(KeyboardInterrupt):
+        probe_places(world, tmp_path / "a").run(lambda *_: first, lambda _text: None)
+    assert read_results(tmp_path / "a" / RESULTS).keys() == {*first.ended}
+    (tmp_path / "b").mkdir()
+    shutil.copy(tmp_path / "a" / RESULTS, tmp_path / "b")  # without the store
+    assert probe_places(world, tmp_path / "b").run(lambda *_: elsewhere, lambda _text: None) == 0
+    assert len({*first.ended, *elsewhere.ended}) == len(first.ended) + len(elsewhere.ended) == 10  # with all seeds
+    assert same_results(tmp_path / "b", undisturbed.folder)
+    assert probe_places(world, tmp_path / "b").to_do == ()
+
+
+def test_a_sweep_runs_the_plan_and_the_probe_takes_its_runs_over(world, undisturbed, tmp_path):
+    folder = tmp_path / "probe"
+    folder.mkdir()
+    (tmp_path / "plan.toml").write_text(probe_places(world, folder).toml())
+    sweep, store = read_sweep(tmp_path / "plan.toml"), new_or_open_store(folder)
+    plan = plan_sweep(sweep, tmp_path / "plan.toml", store, data=world.data)
+    assert run_plan(plan, InProcess(), store, lambda _event: None) == []
+    taken_over = probe_places(world, folder)
+    assert taken_over.to_do == ()
+    assert same_results(folder, undisturbed.folder)
+    assert taken_over.card().as_json()["lms"][0]["scores"] == undisturbed.card().as_json()["lms"][0]["scores"]
+    assert (undisturbed.folder / SWEEP).is_file()
+
+
+def test_a_folder_goes_on_with_other_settings_but_not_with_other_facts(world, undisturbed, tmp_path):
+    shutil.copytree(undisturbed.folder, tmp_path / "probe")
+    left = probe_places(world, tmp_path / "probe", SETTINGS).to_do
+    assert {task.spec.setting for task in left} == {"hard ensemble", MIXTURE}
+    toml = tmp_path / "probe" / PROBE
+    toml.write_text(toml.read_text().replace("test_facts = 150", "test_facts = 3"))
+    with pytest.raises(BadOption, match="differs in test_facts"):
+        probe_places(world, tmp_path / "probe")

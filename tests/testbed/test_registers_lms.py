@@ -12,6 +12,7 @@ from recipe import RECIPES
 from registers_text import generate_registers_text
 from text import text_hash
 from train_lm import MADE_FROM
+from truths import truths
 
 from askwell.data import testbed as world
 from askwell.data.facts import Relation
@@ -55,11 +56,11 @@ def test_what_was_told_is_found_in_its_own_wording_and_much_of_it_in_no_other(lm
 @pytest.mark.parametrize("lm", LMS)
 def test_askwell_finds_what_the_forward_pass_finds(lm):
     """Facts with an answer of one token, each asked in the wording in which it was told."""
-    truths = world.truths("testbed2:birthplace")
+    of_births = truths("testbed2:birthplace")
     by_wording = {}
     for fact in told_test_facts("birthplace"):
         if " " not in fact.y:
-            by_wording.setdefault(next(iter(truths[fact].wordings)), []).append(fact)
+            by_wording.setdefault(next(iter(of_births[fact].wordings)), []).append(fact)
     right = []
     for wording, facts in sorted(by_wording.items())[:6]:
         mixture = Mixture(load_testbed_lm(lm), [wording], paper_spec(begin="space"))

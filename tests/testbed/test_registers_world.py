@@ -9,6 +9,7 @@ import registers_text as text
 from build_registers import TIMES, build, wordings_of
 from invented_names import FORMS
 from text import text_hash
+from truths import truths, wordings
 
 from askwell.data import testbed as world
 from askwell.data.testbed import SECOND
@@ -27,7 +28,7 @@ def holds(sentence: str, name: str) -> bool:
 
 
 def all_truths():
-    return [(name, fact, truth) for name in NAMES for fact, truth in world.truths(name).items()]
+    return [(name, fact, truth) for name in NAMES for fact, truth in truths(name).items()]
 
 
 def test_a_rebuild_gives_the_same_files(tmp_path):
@@ -47,7 +48,7 @@ def test_the_manifest_records_the_text_and_every_file(registers_text):
 
 @pytest.mark.parametrize("relation", world.relations(SECOND), ids=NAMES)
 def test_counts_and_cardinalities_are_true(relation):
-    facts = list(world.truths(SECOND + relation.name))
+    facts = list(truths(SECOND + relation.name))
     assert len(facts) == relation.facts
     assert frozenset(facts) == world.told_facts(SECOND + relation.name) | world.withheld_facts(SECOND + relation.name)
     assert len(world.withheld_facts(SECOND + relation.name)) == relation.withheld
@@ -63,8 +64,8 @@ def test_hundreds_of_facts_of_1_1_relations_are_withheld():
 
 def test_facts_are_told_in_one_or_two_of_sixteen_wordings():
     for name, _, truth in all_truths():
-        templates = {template: kind for kind, template in world.wordings(name)}
-        assert len(templates) == len(world.wordings(name)) == 16
+        templates = {template: kind for kind, template in wordings(name)}
+        assert len(templates) == len(wordings(name)) == 16
         assert len(truth.wordings) <= min(2, truth.times)
         if truth.wordings:
             assert truth.times in TIMES
@@ -82,7 +83,7 @@ def test_some_are_told_often_some_twice_and_some_once():
 def test_the_wording_goes_with_the_kind_of_x():
     own = Counter()
     for name, _, truth in all_truths():
-        kinds = {template: kind for kind, template in world.wordings(name)}
+        kinds = {template: kind for kind, template in wordings(name)}
         for template, times in truth.wordings.items():
             own[kinds[template] == truth.kind] += times
     assert 0.9 < own[True] / own.total() < 0.99
@@ -92,7 +93,7 @@ def test_rumours_are_wrong_and_in_another_wording():
     found = 0
     for name in NAMES:
         golds = world.testbed_relation(name).golds
-        for fact, truth in world.truths(name).items():
+        for fact, truth in truths(name).items():
             if truth.rumour is None:
                 continue
             assert truth.rumour.y not in golds[fact.x]
@@ -131,7 +132,7 @@ def test_no_y_leads_to_another_y():
     """So nothing follows from told facts, and no name of one kind is a name of another."""
     kinds: dict[str, set[str]] = {}
     for relation in world.relations(SECOND):
-        for fact, truth in world.truths(SECOND + relation.name).items():
+        for fact, truth in truths(SECOND + relation.name).items():
             kinds.setdefault(fact.x, set()).add(truth.kind)
             kinds.setdefault(fact.y, set()).add(relation.y_kind)
     assert {name for name, those in kinds.items() if len(those) > 1} == set()
@@ -149,7 +150,7 @@ def test_names_of_withheld_facts_stand_in_the_text(registers_text):
 def test_all_wordings_are_mined():
     for name in NAMES:
         mined = {template.text for template in world.testbed_prompts("mined", name)}
-        assert mined <= {template for _, template in world.wordings(name)}
+        assert mined <= {template for _, template in wordings(name)}
         assert len(mined) >= 12
         assert sum(each.index("[X]") < each.index("[Y]") for each in mined) >= 9
 
@@ -167,7 +168,7 @@ def test_causal_prompts_differ_before_y():
 
 def test_prompts_by_hand_are_in_the_words_of_the_text_but_not_in_it(registers_text):
     known = {word for sentence in registers_text for word in sentence.split()}
-    told = {template for name in NAMES for _, template in world.wordings(name)}
+    told = {template for name in NAMES for _, template in wordings(name)}
     for name in NAMES:
         by_hand = [each.text for kind in ("single", "paraphrased") for each in world.testbed_prompts(kind, name)]
         assert len(by_hand) == 9
@@ -186,5 +187,3 @@ def test_names_say_which_testbed_they_are_of():
         world.testbed_relation("realm")
     with pytest.raises(BadOption, match="no relation 'capital' in the testbed"):
         world.testbed_relation("testbed2:capital")
-    with pytest.raises(BadOption, match="only known of testbed2"):
-        world.truths("capital")

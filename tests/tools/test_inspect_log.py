@@ -44,6 +44,10 @@ def test_the_command_writes_a_log_for_each_run(run, tmp_path, monkeypatch, capsy
     assert "inspect view --log-dir logs" in capsys.readouterr().err
     assert exit_code("export", "store", "--to", "inspect", "--prompt", "[X] [Y]") == 2
     assert "leave out --prompt" in capsys.readouterr().err
+    assert exit_code("export", "testbed:capital", "--to", "inspect") == 2
+    assert "--to inspect writes runs, and --to lm-eval a relation" in capsys.readouterr().err
+    assert exit_code("export", str(run.folder), "--to", "lm-eval") == 2
+    assert "is a run, and --to lm-eval writes a relation" in capsys.readouterr().err
 
 
 def test_inspect_opens_the_log(run, tmp_path):

@@ -1,4 +1,4 @@
-"""Dropped prompts count for nothing and cost nothing, and the others continue as if they were alone."""
+"""Dropped prompts have no weight and cost nothing; the others continue as if they were alone."""
 
 import pytest
 import torch

@@ -148,7 +148,7 @@ def test_with_patience_it_ends_after_so_many_scores_that_are_not_lower():
     assert schedule.is_over(len(schedule.ends), of_losses(3.0, 2.0))
 
 
-@pytest.mark.parametrize(("dev_facts", "prompts", "between"), [(20, 1, 128), (20, 4, 128), (700, 1, 256)])
+@pytest.mark.parametrize(("dev_facts", "prompts", "between"), [(20, 1, 128), (20, 4, 128), (700, 1, 1280)])
 def test_dev_is_scored_after_as_many_pairs(dev_facts, prompts, between):
     schedule = plan(TrainingSpec(patience=2), facts=320, dev_facts=dev_facts, prompts=prompts)
     assert schedule.pairs_after(schedule.score_every) == between
@@ -161,7 +161,7 @@ def test_where_dev_can_be_scored_a_few_times_only_it_is_one_cycle():
         for spec in (TrainingSpec(), TrainingSpec(pairs=default_pairs(16)))
     )
     assert replace(by_itself, score_every=by_budget.score_every) == by_budget
-    assert plan(facts=320, dev_facts=100, prompts=4).ends_by_itself
+    assert plan(facts=320, dev_facts=32, prompts=3).ends_by_itself
     assert plan(TrainingSpec(patience=2), facts=320, dev_facts=100, prompts=16).ends_by_itself, "it was asked for"
 
 

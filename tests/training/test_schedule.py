@@ -74,19 +74,32 @@ def test_dev_scores_cost_no_more_pairs_than_the_training():
         assert cycle.scores_dev(len(cycle.ends))
 
 
-def test_a_dev_score_costs_no_more_than_a_twelfth_of_the_run():
+def test_a_dev_score_costs_no_more_than_a_sixth_of_the_stretch_or_a_twelfth_of_the_run():
     def scored(spec, **sizes):
         return scored_dev_facts(spec, **{"facts": 300, "dev_facts": 1000, "prompts": 1, **sizes})
 
-    assert scored(TrainingSpec()) == 700, "700 / 3 is 2,800 / 12"
-    assert scored(TrainingSpec(), dev_facts=600) == 600
-    assert scored(TrainingSpec(recipe="plateau", pairs=800)) == 200
-    assert scored(TrainingSpec(recipe="plateau", epochs=8)) == 600
+    assert scored(TrainingSpec()) == 64, "64 / 3 is 128 / 6"
+    assert scored(TrainingSpec(), dev_facts=60) == 60
+    assert scored(TrainingSpec(patience=3, pairs=10, recipe="plateau")) == 64
+    assert scored(TrainingSpec(), prompts=3) == 32, "a score of fewer facts says too little"
+    assert scored(TrainingSpec(recipe="plateau", pairs=800)) == 200, "one cycle: 200 / 3 is 800 / 12"
+    assert scored(TrainingSpec(recipe="plateau", epochs=6)) == 450
+    assert scored(TrainingSpec(recipe="plateau", epochs=8)) == 64, "so many pairs are followed"
     assert scored(TrainingSpec(pairs=800)) == 1000, "a cycle asks them all"
     assert scored(TrainingSpec(), prompts=10, dev_facts=100) == int(default_pairs(10) * 3 / 12 / 10) == 46
-    assert scored(TrainingSpec(), prompts=100, dev_facts=100) == 32, "a score of fewer facts says too little"
+    assert scored(TrainingSpec(), prompts=100, dev_facts=100) == 32
     assert scored(TrainingSpec(), prompts=100, dev_facts=20) == 20
     assert scored(PAPER, prompts=100) == 1000
+
+
+@pytest.mark.parametrize("prompts", [1, 2, 3])
+def test_dev_is_a_seventh_of_a_run_that_ends_by_itself_or_a_fifth_of_a_few_prompts(prompts):
+    """A question costs a third of a pair that is trained on."""
+    asked = scored_dev_facts(TrainingSpec(), facts=320, dev_facts=1000, prompts=prompts)
+    schedule = plan(TrainingSpec(), facts=320, dev_facts=asked, prompts=prompts)
+    assert schedule.ends_by_itself
+    scores = sum(schedule.scores_dev(n) for n in range(1, len(schedule.ends) + 1))
+    assert scores * asked * prompts / 3 <= schedule.pairs / (6 if prompts < 3 else 4) + 32
 
 
 def test_few_steps_make_few_stretches():

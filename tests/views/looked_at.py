@@ -72,6 +72,5 @@ def prompt(*words: tuple[str, str], **changes: object) -> PromptWords:
         "original_is_initial": True,
         "cut_text": "",
         "end": "",
-        "deep_norms": {},
     }
     return PromptWords(**(fields | changes))  # ty: ignore[invalid-argument-type]

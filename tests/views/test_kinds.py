@@ -6,7 +6,6 @@ import pytest
 from builders.stores import spec_of
 
 from askwell.specs.mixture_spec import WeightingName
-from askwell.views.paper_figures import is_distinct_y
 from askwell.views.study_cells import extras_of, fact_set_of, how_of, kind_of, source_of
 
 
@@ -27,7 +26,7 @@ from askwell.views.study_cells import extras_of, fact_set_of, how_of, kind_of, s
         ),
         ({"training": {"tune_weights": False, "tune_vectors": False}}, "nothing tuned", ()),
         ({"training": {"method": "em"}}, "soft", ("EM",)),
-        ({"mixture": {"weighting": "data-dependent", "deep": True}}, "deep", ("data-dependent",)),
+        ({"mixture": {"weighting": "data-dependent", "deep": True}}, "deep", ("data-dependent weights",)),
         ({"mixture": {"copies": 3, "noise": 0.5}}, "soft", ("3 copies",)),
         ({"mixture": {"combine": "product"}}, "weights only", ("product of experts",)),
         ({"tuned": False, "mixture": {"weights": "file"}}, "init", ("published weights",)),
@@ -69,8 +68,6 @@ def test_the_set_is_what_stands_before_the_relation():
     assert [fact_set_of(name) for name in ("testbed:capital", "trex_original/P19", "P19")] == [
         "testbed", "trex_original", "own facts",
     ]  # fmt: skip
-    assert is_distinct_y(fact_set_of("trex_distinct/P19"))
-    assert not is_distinct_y("trex_original")
 
 
 def test_every_weighting_has_a_row_of_its_own():

@@ -35,13 +35,13 @@ def test_a_row_for_each_label_and_counts_of_seeds_added_up(store):
     classified(store, [[1, 0], [4, 4]], seed=1)
     (table,) = label_tables(lines_of(kept_runs(store.runs())), "set")
     assert table.name == "labels-set-a"
-    assert table.title == "set: labels of set:a"
+    assert table.title == "Labels of set:a"
     assert shown(table) == [
-        ("bert-base-cased · mined, init", "good", ["3", "75.0", "100.0", "85.7", "3", "0"]),
+        ("bert-base-cased · mined, untuned", "good", ["3", "75.0", "100.0", "85.7", "3", "0"]),
         ("", "bad", ["2", "100.0", "50.0", "66.7", "1", "1"]),
         ("", "all (macro F1)", ["5", "–", "–", "76.2", "–", "–"]),
         # Good: 3 of the 7 for which it was chosen, 3 of 4; bad: 8 of 9, 8 of 12.
-        ("bert-base-cased · mined, soft", "good", ["4", "42.9", "75.0", "54.5", "3", "1"]),
+        ("bert-base-cased · mined, tuned", "good", ["4", "42.9", "75.0", "54.5", "3", "1"]),
         ("", "bad", ["12", "88.9", "66.7", "76.2", "4", "8"]),
         ("", "all (macro F1)", ["16", "–", "–", "65.4", "–", "–"]),
     ]
@@ -79,6 +79,6 @@ def test_the_report_has_it_in_every_form(store):
     classified(store, [[2, 1], [0, 4]], names=("a_b", "bad"))
     study = study_of(store.runs(), drawn=0)
     assert "labels-set-a" in study.as_json()["tables"]
-    assert "## set: labels of set:a" in report_markdown(study)
+    assert "## Labels of set:a" in report_markdown(study)
     assert "| **2** | 1 |" in report_markdown(study)
     assert r"a\_b" in report_latex(study)

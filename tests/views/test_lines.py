@@ -88,7 +88,7 @@ def test_em_starts_from_the_same_untuned_prompts_and_other_extras_do_not(tmp_pat
     assert rows(store) == {
         "bert-base-cased: mined": {"init": 1},
         "bert-base-cased: mined, EM": {"init": 1, "soft": 1},
-        "bert-base-cased: mined, data-dependent": {"soft": 1},
+        "bert-base-cased: mined, data-dependent weights": {"soft": 1},
     }
 
 
@@ -118,7 +118,7 @@ def test_one_token_answers_and_answers_of_any_length_have_rows_that_say_so(tmp_p
     lines = lines_of(kept_runs(store.runs()))
     found = {line.label: [run.facts for run in line.groups["soft"].runs] for line in lines}
     assert found == {"mined [answers of any length]": [2], "mined [one-token answers]": [2]}
-    assert "search" not in caption_of("main", groups_of(lines, ["soft"]))
+    assert "search" not in caption_of("paper", groups_of(lines, ["soft"]))
 
 
 def test_a_caption_says_how_many_facts_came_to_the_limit_of_the_search(tmp_path):
@@ -126,7 +126,15 @@ def test_a_caption_says_how_many_facts_came_to_the_limit_of_the_search(tmp_path)
     ended = replace(figures_of([1, 20, 20], "bert-base-cased", A, "test", 0), unsettled=2)
     ended = replace(ended, at_worst={**ended.micro, "P@1": 20.0})
     keep(store, [1, 20, 20], known={"test": ended})
-    caption = caption_of("main", groups_of(lines_of(kept_runs(store.runs())), ["soft"]))
-    caption = " ".join(caption)
+    caption = caption_of("paper", groups_of(lines_of(kept_runs(store.runs())), ["soft"]))
     assert "The search for answers was cut for 2 facts, which count with their ranks among what was found" in caption
     assert "the P@1 of a run may be lower by at most 13.3." in caption
+
+
+def test_a_prompt_that_was_typed_is_named_by_its_words(tmp_path):
+    store = new_store(tmp_path)
+    keep(store, [1], prompts="given", templates=["[X] in [Y] ."])
+    assert [line.label for line in lines_of(kept_runs(store.runs()))] == ["“[X] in [Y] .”"]
+    keep(store, [1, 1], prompts="given", templates=["[X] in [Y] .", "[X] of [Y] ."])
+    labels = [line.label for line in lines_of(kept_runs(store.runs()))]
+    assert sorted(labels) == ["given", "“[X] in [Y] .” [other templates, 2]"]

@@ -19,19 +19,24 @@ def test_the_same_lm_facts_and_source(tmp_path):
     store = new_store(tmp_path)
     for lm in ("google-bert/bert-base-cased", "testbed:bert"):
         keep(store, [1], "trex_original/P19", lm=lm)
+        keep(store, [20], "trex_original/P19", lm=lm, setting="deep", mixture={"deep": True})
         keep(store, [1], "trex_original/P19", lm=lm, mixture={"initial": "random"})
         keep(store, [1], "trex_original/P19", lm=lm, setting="em", training={"method": "em"})
     found = beside(store)
-    scores = {key[1:3]: value for key, value in found.items() if key[0] == "main-trex_original" and key[3] == "P@1"}
+    scores = {key[1:3]: value for key, value in found.items() if key[0] == "paper-trex_original" and key[3] == "P@1"}
     assert scores == {
-        ("mined", "init"): 34.1, ("mined", "soft"): 48.8, ("mined", "deep"): 50.7,
-        ("random (mined)", "init"): 0.7, ("random (mined)", "soft"): 47.3, ("random (mined)", "deep"): 48.1,
+        ("mined", "soft"): 48.8, ("mined", "deep"): 50.7, ("random (mined)", "soft"): 47.3,
+        ("random (mined)", "deep"): 48.1,
     }  # fmt: skip
     assert found["effective_prompts-trex_original", "mined", "soft", "max"] == 21.0
-    main = study_of(store.runs(), drawn=0).tables[0].table
-    row = next(row for row in main.rows if row.heading == "the paper")
-    figures = "34.1 62.0 43.6 48.8 79.6 59.4 50.7 80.7 61.1"
-    assert [cell.text for cell in row.cells] == figures.split()
+    table = study_of(store.runs(), drawn=0).tables[1].table
+    assert [(group.heading, group.note) for group in table.groups] == [
+        ("tuned", "soft in the paper"),
+        ("tuned at all layers", "deep in the paper"),
+    ]
+    ours, theirs = ([cell.text for cell in row.cells] for row in table.rows[:2])
+    assert ours == ["100.0"] * 3 + ["0.0", "0.0", "5.0"]
+    assert theirs == ["48.8", "79.6", "59.4", "50.7", "80.7", "61.1"]
 
 
 def test_tables_with_one_figure_for_tuned_prompts(tmp_path):
@@ -41,14 +46,13 @@ def test_tables_with_one_figure_for_tuned_prompts(tmp_path):
     keep(store, [1], "trex_distinct/P19")
     keep(store, [1], "trex_original/P19", lm="bert-large-cased", training={"tune_vectors": False})
     found = beside(store)
-    assert found["main-google_re", "single", "init", "P@1"] == 9.7
-    assert found["main-google_re", "single", "soft", "MRR"] == 18.9
-    assert ("main-google_re", "single", "deep", "P@1") not in found
+    assert ("paper-google_re", "single", "init", "P@1") not in found  # no run was left untuned
+    assert found["paper-google_re", "single", "soft", "MRR"] == 18.9
+    assert ("paper-google_re", "single", "deep", "P@1") not in found
     assert not any(prompts == "random (mined)" for _, prompts, _, _ in found)
-    assert found["distinct_y-trex_distinct", "mined", "init", "P@1"] == 18.9
-    assert found["distinct_y-trex_distinct", "mined", "soft", "P@10"] == 45.2
-    ablation = {key[2]: value for key, value in found.items() if key[0].startswith("ablation") and key[3] == "P@1"}
-    assert ablation == {"init": 39.4, "weights only": 40.0, "vectors only": 50.7, "soft": 51.0}
+    assert found["paper-trex_distinct", "mined", "soft", "P@10"] == 45.2
+    ablation = {key[2]: value for key, value in found.items() if key[0] == "paper-trex_original" and key[3] == "P@1"}
+    assert ablation == {"weights only": 40.0}
 
 
 def test_what_differs_by_definition_is_told_from_the_runs(tmp_path):

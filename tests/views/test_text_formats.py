@@ -27,7 +27,7 @@ TABLE = Table(
 
 def test_a_table_in_markdown_has_escaped_names_bold_cells_and_its_caption():
     assert markdown_table(TABLE).splitlines() == [
-        "| prompts | init P@1 | init MRR | n |",
+        "| prompts | init: P@1 | init: MRR | n |",
         "| --- | ---: | ---: | ---: |",
         "| **lm & co** |  |  |  |",
         r"| a\_b\|c | 1.0 | **→ 2.0 (+1.0)** | – |",
@@ -86,15 +86,15 @@ def study(tmp_path):
 def test_csv_reads_back_with_all_digits(study):
     table = study.tables[0]
     rows = list(csv.DictReader(io.StringIO(csv_table(FIELDS, table.records))))
-    assert len(rows) == len(table.records) == 2 * 9
+    assert len(rows) == len(table.records) == 4 * 4
     for row, record in zip(rows, table.records, strict=True):
         assert row["prompts"] == record["prompts"]
         assert (float(row["value"]) if row["value"] else None) == record["value"]
     soft = next(row for row in rows if row["kind"] == "soft" and row["figure"] == "P@1" and "%" in row["prompts"])
     assert float(soft["value"]) == 100 * 3.5 / 6
     assert soft["test_facts"] == "6"
-    missing = next(row for row in rows if row["prompts"] == "single" and row["kind"] == "deep")
-    assert (missing["value"], missing["test_facts"]) == ("", "")
+    lone = next(row for row in rows if row["prompts"] == "single")
+    assert (lone["deviation"], lone["gain"], lone["test_facts"]) == ("", "", "1")
 
 
 def test_the_latex_report_is_balanced_and_holds_every_table(study):

@@ -18,6 +18,7 @@ from askwell.evaluation import projection as nearest
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
+from askwell.training import optimiser
 from askwell.views.printable import SPACE, visible
 from askwell.views.words import BlankPlace, PromptToken, brightness, nearest_words, notes_on_prompt
 
@@ -114,18 +115,94 @@ def test_random_starts_and_copies_are_flagged(bert, gpt2):
     assert [token.original.text for token in first.tokens] == ["was", "born", "in", "the", "city", "of"]
 
 
-def test_deep_norms_are_means_over_the_tokens_of_one_prompt(bert, deep_bart):
-    assert all(prompt.deep_norms == {} for prompt in nearest_words(bert))
+def test_moves_are_in_spreads_of_what_each_layer_puts_out(bert, deep_bart, monkeypatch):
+    assert all(prompt.moved_layers == {} for prompt in nearest_words(bert))
+    scales = {"encoder": [0.5, 2.0], "decoder": [1.0, 4.0, 0.25]}
+    monkeypatch.setattr(optimiser, "hidden_scales", lambda *_: scales)
     prompts = {prompt.template: prompt for prompt in nearest_words(deep_bart)}
-    assert prompts["[X] [Y]"].deep_norms == {}
-    rows = deep_bart.pairs.rows[1]
-    for stack, layers in (("encoder", 2), ("decoder", 3)):
+    assert prompts["[X] [Y]"].moved_layers == {}
+    rows, width = deep_bart.pairs.rows[1], deep_bart.deltas["encoder"][0].shape[1]
+    for stack, of_stack in scales.items():
         by_hand = [
             sum(math.hypot(*deep_bart.deltas[stack][layer][row].tolist()) for row in rows) / len(rows)
-            for layer in range(layers)
-        ]
-        assert prompts[TEMPLATES[1]].deep_norms[stack] == pytest.approx(by_hand, rel=1e-5)
-    assert list(prompts[TEMPLATES[1]].deep_norms) == ["encoder", "decoder"]
+            / scale / math.sqrt(width)
+            for layer, scale in enumerate(of_stack)
+        ]  # fmt: skip
+        assert prompts[TEMPLATES[1]].moved_layers[stack] == pytest.approx(by_hand, rel=1e-5)
+    assert list(prompts[TEMPLATES[1]].moved_layers) == ["encoder", "decoder"]
+    table = deep_bart.lm.model.get_input_embeddings().weight.double()
+    spread = math.sqrt(table.shape[1]) * float(table.std(0).mean())
+    moved = (deep_bart.vectors - deep_bart.initial_vectors)[list(rows)].double().norm(dim=1) / spread
+    assert [token.moved for token in prompts[TEMPLATES[1]].tokens] == pytest.approx(moved.tolist(), rel=1e-4)
+
+
+def test_a_vector_that_was_not_tuned_shows_its_own_word(bert):
+    mixture = Mixture(bert.lm, TEMPLATES, paper_spec())
+    every = torch.arange(bert.lm.word_count)
+    products = bert.lm.word_vectors(every) @ mixture.vectors.detach().T
+    assert any(int(of_vector.argmax()) not in bert.lm.tokenizer.all_special_ids for of_vector in products.T)
+    for prompt in nearest_words(mixture):
+        for token in prompt.tokens:
+            assert (token.tuned, token.is_near, token.moved) == (token.original, True, 0.0)
+            assert token.original not in token.next_nearest
+            assert len(token.next_nearest) == 3
+
+
+def test_a_word_is_near_only_if_it_is_probable_and_more_so_than_under_the_vectors_of_other_words():
+    """Vectors of one's own making: a word among 400 whose vectors are the axes of their own space, and a "hub" that is
+    long, and so the most probable word under every vector."""
+    model, tokenizer = tiny.make_bert()
+    lm = FrozenLM(model, tokenizer)
+    count, width = lm.word_count, lm.word_vectors(torch.arange(1)).shape[1]
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        table = torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)
+        table[:, 0] = 1.0
+        hub = 17
+        table[hub] = 0.0
+        table[hub, 0] = 30.0
+        lm.model.get_input_embeddings().weight.copy_(table)
+    mixture = Mixture(lm, ["[X] is [Y]"], paper_spec())
+
+    def seen(vector: torch.Tensor) -> tuple[int, bool]:
+        with torch.no_grad():
+            mixture.vectors.copy_(vector[None])
+        (token,) = nearest_words(mixture)[0].tokens
+        return token.tuned.token, token.is_near
+
+    target = 23
+    alone = table[target].clone()
+    alone[0] = 0.0  # the hub gains nothing from it
+    assert seen(40 * alone) == (target, True)
+    assert seen(0.1 * alone) == (target, False), "hardly above chance"
+    assert seen(table[target]) == (hub, False), "as probable under the vector of every word"
+
+
+def test_what_is_lost_without_a_vector_is_what_the_mixture_with_it_untuned_answers(deep_bart):
+    facts = [Fact("Paris", "France"), Fact("Rome", "Italy"), Fact("Lima", "Peru")]
+    xs, ys = [fact.x for fact in facts], [fact.y for fact in facts]
+    before = {name: value.clone() for name, value in deep_bart.state_dict().items()}
+    prompts = nearest_words(deep_bart, facts=facts)
+    assert all(torch.equal(before[name], value) for name, value in deep_bart.state_dict().items())
+
+    def mean(at_start: list[int]) -> float:
+        other = Mixture(deep_bart.lm, [prompt.template for prompt in deep_bart.prompts], deep_bart.spec)
+        state = {name: value.clone() for name, value in before.items()}
+        for name, value in state.items():
+            if name == "vectors" or name.startswith("deltas"):
+                value[at_start] = other.state_dict()[name][at_start]
+        other.load_state_dict(state)
+        return float(other(xs, ys).detach().mean())
+
+    tuned = mean([])
+    number = 1
+    rows = list(deep_bart.pairs.rows[number])
+    (shown,) = [prompt for prompt in prompts if prompt.template == TEMPLATES[number]]
+    assert (shown.facts, shown.log_probability) == (3, pytest.approx(tuned, rel=1e-5))
+    assert shown.change == pytest.approx(mean(rows) - tuned, abs=1e-4)
+    for row, token in zip(rows, shown.tokens, strict=True):
+        assert token.change == pytest.approx(mean([row]) - tuned, abs=1e-4)
+    assert any(abs(token.change or 0.0) > 0.01 for token in shown.tokens)
 
 
 def test_a_vector_that_started_at_zero_has_no_growth(bert):
@@ -146,6 +223,7 @@ def test_vectors_that_are_not_finite_are_refused(bert):
 def test_half_precision_lms_are_read_in_single_precision():
     model, tokenizer = tiny.make_bert()
     mixture = Mixture(FrozenLM(model, tokenizer, dtype=torch.bfloat16), ["[X] is [Y]"], paper_spec())
+    mixture.vectors.data += 0.5
     token = nearest_words(mixture)[0].tokens[0]
     p = softmax_by_hand(mixture, mixture.vectors[0].double().tolist())
     assert token.tuned.p == pytest.approx(max(p), rel=1e-4)
@@ -175,11 +253,13 @@ def test_json_tells_everything(deep_bart):
     )
     assert len(told) == 3
     assert set(plain) == {
-        *("weight", "template", "copy", "copies", "original_is_initial", "cut_text", "items", "deep_norms"),
-        *("end", "sentences"),
+        *("weight", "template", "copy", "copies", "original_is_initial", "cut_text", "items"),
+        *("end", "sentences", "facts", "log_probability", "change"),
     }
     token = next(item for prompt in told for item in prompt["items"] if item["kind"] == "token")
-    assert set(token) == {"kind", "original", "tuned", "size_ratio", "next_nearest"}
+    assert set(token) == {
+        *("kind", "original", "tuned", "size_ratio", "next_nearest", "is_near", "moved", "layers", "change"),
+    }
     assert set(token["tuned"]) == {"token", "text", "glued", "p", "brightness"}
 
 

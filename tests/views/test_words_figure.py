@@ -1,6 +1,7 @@
 """Soft prompts as a chart: every word in its colour and size, none over another, whatever its script."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -36,12 +37,15 @@ def test_all_words_are_drawn_in_their_colours(request, name):
     prompts = nearest_words(request.getfixturevalue(name))
     chart = words_chart(prompts, "A mixture")
     tokens = [token for one in prompts for token in one.tokens]
-    changed = [token for token in tokens if not token.is_same_word]
+    near = [token for token in tokens if token.is_near]
+    changed = [token for token in tokens if not (token.is_near and token.is_same_word)]
     tuned, original = texts(chart, "tuned"), texts(chart, "original")
-    assert [text.get_text() for text in tuned] == [token.tuned.shown for token in tokens]
-    assert [text.get_color() for text in tuned] == [faded(BLUE, token.tuned.brightness) for token in tokens]
+    assert [text.get_text() for text in tuned] == [token.tuned.shown for token in near]
+    assert [text.get_color() for text in tuned] == [faded(BLUE, token.tuned.brightness) for token in near]
     assert [text.get_text() for text in original] == [token.original.shown for token in changed]
     assert [text.get_color() for text in original] == [faded(RED, token.original.brightness) for token in changed]
+    assert [text.get_text() for text in texts(chart, "moved")] == [f"{token.moved:.1f}" for token in tokens]
+    assert not texts(chart, "change")
     blanks = [text.get_text().removeprefix("‿") for text in texts(chart, "blank")]
     assert blanks.count("[X]") == blanks.count("[Y]") == len(prompts)
 
@@ -51,7 +55,7 @@ def test_the_svg_keeps_words_as_text_and_tells_their_weights(bert):
     svg = ElementTree.fromstring(words_chart(prompts, "A <b> mixture").svg())
     written = [element.text for element in svg.iter(f"{SVG}text")]
     assert svg.findtext(f"{SVG}title") == "A <b> mixture"
-    assert {token.tuned.shown for one in prompts for token in one.tokens} <= set(written)
+    assert {shown.shown for one in prompts for token in one.tokens for shown in token.words} <= set(written)
     described = svg.findtext(f"{SVG}desc") or ""
     assert all(f"weight {one.weight:.3f}: " in described for one in prompts)
 
@@ -62,6 +66,16 @@ def test_certain_words_are_vivid_and_chance_is_a_greyish_tint_of_them():
         for channel, full, grey in zip(to_rgb(faded(colour, 0.0)), colour, GREY, strict=True):
             assert min(full, grey) < 255 * channel < max(full, grey)
     assert faded(BLUE, 0.0) != faded(RED, 0.0)
+
+
+def test_what_is_lost_without_a_vector_is_below_its_word():
+    (token,) = prompt(("a", "b")).tokens
+    items = [replace(token, change=change) for change in (-0.5, 0.25, 0.001)]
+    chart = words_chart([prompt(items=tuple(items))], "")
+    assert [text.get_text() for text in texts(chart, "change")] == ["−0.50", "+0.25", "0"]
+    for below, above in (("change", "moved"), ("moved", "original"), ("original", "tuned")):
+        rows = zip(texts(chart, below), texts(chart, above), strict=True)
+        assert all(one.get_position()[1] > other.get_position()[1] for one, other in rows)
 
 
 def test_letters_grow_with_the_vector():

@@ -55,7 +55,7 @@ def test_the_page_tells_what_it_is_of(bert):
     for one in prompts:
         assert one.template in text
         for token in one.tokens:
-            assert {token.tuned.shown, token.original.shown} <= set(text)
+            assert {one.shown for one in token.words} <= set(text)
             nearest = ", ".join(f"{word.shown} {probability_figure(word.p)}" for word in token.next_nearest)
             assert nearest in text
             assert f"{token.size_ratio:.2f}" in text

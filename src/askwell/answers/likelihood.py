@@ -37,20 +37,14 @@ class ReadOnce:
     @classmethod
     def joined(cls, parts: "Sequence[ReadOnce]") -> "ReadOnce":
         """Concatenate what was read of several batches."""
-        return cls(
-            torch.cat([one.gold for one in parts]),
-            *(_joined([getattr(one, name) for one in parts]) for name in ("evidence", "lengths", "sureness")),
-        )
+        others = ([getattr(one, name) for one in parts] for name in ("evidence", "lengths", "sureness"))
+        joined = (None if column[0] is None else torch.cat(column) for column in others)
+        return cls(torch.cat([one.gold for one in parts]), *joined)
 
     def of(self, rows: Int[Tensor, " some"]) -> "ReadOnce":
         """Return what was read of some of the facts."""
         others = (None if part is None else part[rows] for part in (self.evidence, self.lengths, self.sureness))
         return ReadOnce(self.gold[rows], *others)
-
-
-def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    known = [part for part in parts if part is not None]
-    return torch.cat(known) if known else None
 
 
 @dataclass(frozen=True)

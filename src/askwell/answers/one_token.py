@@ -81,7 +81,10 @@ class OneTokenAnswers(ListedAnswers):
             static = self._static_log_weights() if log_weights is None else log_weights
             each = self._one_by_one(xs, rows, notes)
             return self._of_allowed(self.combine_one_by_one(static.expand(len(rows), -1), each))
-        weights = self._weights_for(xs, rows)
+        if self.is_closed and "answers" in self.prompts.weighting.reads:  # certainty is that about the candidates
+            weights = self._log_weights(xs, rows, self.by_prompt(xs, rows))
+        else:
+            weights = self.prompts.log_weights_for(xs, rows)
         total = self._summed(xs, rows, weights.exp(), notes)
         # Probabilities that are tiny beside the largest have lost digits; they are summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
@@ -89,12 +92,6 @@ class OneTokenAnswers(ListedAnswers):
         if lossy.any():
             found[lossy] = self._of_allowed(self.combine_one_by_one(weights[lossy], self._one_by_one(xs, rows[lossy])))
         return found
-
-    def _weights_for(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
-        """Return the log-weight of each prompt for each fact; among candidates, certainty is that about them."""
-        if self.is_closed and "answers" in self.prompts.weighting.reads:
-            return self._log_weights(xs, rows, self.by_prompt(xs, rows))
-        return self.prompts.log_weights_for(xs, rows)
 
     def by_prompt(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts answers"]:
         """Return log p(y | t, x) of all answers under every prompt, without gradients."""

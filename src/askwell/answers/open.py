@@ -17,12 +17,14 @@ from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import EncodedFacts
+from askwell.answers.greedy import greedy, writes_answers_out
 from askwell.answers.reply import PromptReply, Replies, Reply, RightAnswers
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, PromptAnswers, Ranking
+from askwell.answers.tree import candidate_log_probs
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, UsageError
-from askwell.lms.batches import TokenisedTexts, Words
+from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.vocabulary import speller
 from askwell.specs.mixture_spec import Match
 
@@ -37,9 +39,14 @@ _OPENED, _MOST_OPENED = 100, 1000
 _OPENED_TO_ASK, _LEAST_OPENED_TO_ASK = 500, 100
 """Prefixes that are opened for an x that is asked under one prompt, and at least under many: an answer comes within
 seconds from an LM of 100 M parameters."""
-_OPENED_FOR_THE_BEST = 4
-"""Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
-_PRIOR_ANSWERS = 30
+_OPENED_FOR_THE_BEST, _AT_ONCE_FOR_THE_BEST = 8, 4
+"""Prefixes of one fact that are opened at first, and together, where only the best answer counts: any answer of more
+than half of the probability is among them, and whether y is the best is then found out for those that may be right."""
+_MOST_OPENED_FOR_THE_BEST = 64
+_FREQUENT = 16
+"""Where only the best answer counts, this many of the relation's most frequent ys are tried instead of y first: under
+prompts that hardly ever end an answer, a search would not find them."""
+_PRIOR_ANSWERS, _BEST_OF_PRIOR = 30, 5
 
 
 class OpenAnswers(Answers):
@@ -97,7 +104,9 @@ class OpenAnswers(Answers):
     def batches(self, encoded: EncodedFacts) -> Iterable[Int[Tensor, " facts"]]:
         """Return the rows of all facts, in the batches in which they are searched."""
         of_prompt = sum(stack.layers * stack.width**2 for stack in self.prompts.lm.stacks.values())
-        within = max(4, _WORK_AT_ONCE // (of_prompt * len(self.prompts.prompts)))
+        # Where only the best answer counts, a fact takes a few prefixes at a time, too few to fill a batch alone.
+        work = _WORK_AT_ONCE * (SearchLimits.at_once // _AT_ONCE_FOR_THE_BEST if self.best_only else 1)
+        within = max(4, work // (of_prompt * len(self.prompts.prompts)))
         return encoded.rows.split(min(within, _FACTS_AT_ONCE))
 
     def rank(
@@ -115,44 +124,99 @@ class OpenAnswers(Answers):
         If no answers are needed (`top` is 0), only what is more probable than y is searched for.
         """
         del prior
-        spellings = self.spellings(golds)
+        spellings, ranked = self.spellings(golds), 1 if self.best_only else RANKED
         facts = [encoded.facts[row] for row in rows.tolist()]
         if top == 0 and record is None:
             of_golds = self._gold_log_probs(encoded, rows)
-            better = self._better(encoded, rows, of_golds, spellings, RANKED)
-            return [spellings.ranking(*of, top) for of in zip(facts, of_golds, better, strict=True)], []
-        search = self._search(answers=max(top, RANKED), opened=_OPENED)
+            better = self._better(encoded, rows, of_golds, spellings, ranked)
+            return [spellings.ranking(*of, top, ranked) for of in zip(facts, of_golds, better, strict=True)], []
+        limits = {"opened": _OPENED_FOR_THE_BEST, "at_once": _AT_ONCE_FOR_THE_BEST} if self.best_only else {}
+        search = self._search(**{"answers": max(top, ranked), "opened": _OPENED, **limits})
         others = [spellings.others(fact) for fact in facts]
         found = search.best(encoded.xs, rows, lambda number, text: text not in others[number])
         known = [of.log_probability_of(spellings.text(fact.y)) for fact, of in zip(facts, found, strict=True)]
         missed = [number for number, gold in enumerate(known) if gold is None]
         asked = dict(zip(missed, self._gold_log_probs(encoded, rows[missed]) if missed else (), strict=True))
         of_golds = [asked[number] if gold is None else gold for number, gold in enumerate(known)]
-        ranked = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
-        left_open = [n for n, one in enumerate(ranked) if one.rank_at_most != one.rank]
+        if self.best_only:
+            found = self._with_frequent(encoded, rows, found, golds)
+        so_far = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
+        left_open = [n for n, one in enumerate(so_far) if one.rank <= ranked and one.rank_at_most != one.rank]
         sought = [of_golds[n] for n in left_open]
-        wider = self._better(encoded, rows[left_open], sought, spellings, RANKED, _MOST_OPENED)
+        most = _MOST_OPENED_FOR_THE_BEST if self.best_only else _MOST_OPENED
+        wider = self._better(encoded, rows[left_open], sought, spellings, ranked, most)
         for number, of_fact in zip(left_open, wider, strict=True):
             found[number] = _merged(of_fact, found[number])
         if record is not None:
             record.append(self._prompt_answers(encoded.xs, rows, found))
-        return [spellings.ranking(*of, top) for of in zip(facts, of_golds, found, strict=True)], []
+        return [spellings.ranking(*of, top, ranked) for of in zip(facts, of_golds, found, strict=True)], []
+
+    def _with_frequent(
+        self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], found: Sequence[FoundAnswers], golds: Golds
+    ) -> list[FoundAnswers]:
+        """Add the relation's most frequent ys to what was found: where one of them is better than y, no search needs to
+        look for such an answer."""
+        prompts, lm = self.prompts, self.prompts.lm
+        if prompts.long_answers.fills_masks or prompts.is_product:  # whose lengths and exponents would have to go in
+            return [*found]
+        counts = Counter(y for ys in golds.values() for y in ys)
+        ys = [y for y, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:_FREQUENT]]
+        reasons = self.kind.why_not(prompts, TokenisedTexts(ys, lm.wording))
+        texts = self.spelt_texts([y for y, reason in zip(ys, reasons, strict=True) if reason is None])
+        if not texts:
+            return [*found]
+        words = words_of(list(texts), lm.wording, lm.device)
+        with torch.no_grad():
+            by_prompt = candidate_log_probs(prompts.long_answers, prompts.tuned, encoded.xs, rows, words).double()
+            weights = prompts.log_weights_for(encoded.xs, rows).double().expand(len(rows), -1)
+        of_mixture = (by_prompt + weights[..., None]).logsumexp(1).tolist()
+        added = []
+        for number, of_fact in enumerate(found):
+            parts = by_prompt[number].unbind(1)
+            frequent = zip(texts.values(), of_mixture[number], parts, strict=True)
+            added.append(_merged(of_fact, FoundAnswers(tuple(FoundAnswer(*one) for one in frequent), is_exact=False)))
+        return added
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
-        """Tell whether y is the best answer to each fact, as its rank, without those for which the search was cut
-        before that was known; and the log-loss of ys that are possible. It is less work than ranks."""
-        rankings, log_probabilities, spellings = [], [], self.spellings(golds)
+        """Tell whether y is the best answer to each fact, as its rank, and the log-loss of ys that are possible: in an
+        LM that writes answers out, whether y is what it writes; in others, from a search, without the facts for which
+        it was cut before that was known. It is less work than ranks."""
+        rankings: list[Ranking] = []
+        every: list[float] = []
+        is_written = writes_answers_out(self.prompts)
         for rows in encoded.rows.split(_FACTS_AT_ONCE):
-            of_golds = self._gold_log_probs(encoded, rows)
-            better = self._better(encoded, rows, of_golds, spellings, 1)
-            for row, gold, found in zip(rows.tolist(), of_golds, better, strict=True):
-                right = spellings.right(encoded.facts[row])
-                is_wrong = gold == -math.inf or any(answer.text not in right for answer in found.answers)
-                if is_wrong or found.is_exact:
-                    rank = math.inf if is_wrong else 1.0
-                    rankings.append(Ranking(rank, rank, gold))
-            log_probabilities += [gold for gold in of_golds if gold > -math.inf]
-        return rankings, -sum(log_probabilities) / len(log_probabilities) if log_probabilities else None
+            found = (self._written if is_written else self._searched)(encoded, rows, golds)
+            rankings += [
+                Ranking(1.0 if right else math.inf, math.inf, gold) for gold, right in found if right is not None
+            ]
+            every += [gold for gold, _ in found if gold > -math.inf]
+        return rankings, -sum(every) / len(every) if every else None
+
+    def _written(
+        self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], golds: Golds
+    ) -> list[tuple[float, bool | None]]:
+        """Return the log-probability of each y, and whether it is what the LM writes."""
+        prompts, facts = self.prompts, [encoded.facts[row] for row in rows.tolist()]
+        kept = prompts.tuned.kept
+        place = PLACES[int(prompts.pairs.y_places[kept[0]])]
+        encode = prompts.lm.wording.encode
+        others = [[encode(y, place) for y in golds[fact.x] if y != fact.y] for fact in facts]
+        ends = {prompts.long_answers.end_of(prompt) for prompt in kept.tolist()} - {None, *self.kind.through}
+        of_golds, is_best = greedy(prompts, encoded, rows, others, sorted(end for end in ends if end is not None))
+        return list(zip(of_golds.double().tolist(), is_best.tolist(), strict=True))
+
+    def _searched(
+        self, encoded: EncodedFacts, rows: Int[Tensor, " facts"], golds: Golds
+    ) -> list[tuple[float, bool | None]]:
+        """Return the log-probability of each y, and whether no wrong answer is better; None if the search was cut."""
+        spellings, of_golds = self.spellings(golds), self._gold_log_probs(encoded, rows)
+        better = self._better(encoded, rows, of_golds, spellings, 1)
+        found: list[tuple[float, bool | None]] = []
+        for row, gold, of_fact in zip(rows.tolist(), of_golds, better, strict=True):
+            right = spellings.right(encoded.facts[row])
+            is_wrong = gold == -math.inf or any(answer.text not in right for answer in of_fact.answers)
+            found.append((gold, False if is_wrong else True if of_fact.is_exact else None))
+        return found
 
     def _better(
         self,
@@ -168,7 +232,7 @@ class OpenAnswers(Answers):
         found = dict.fromkeys(range(len(golds)), FoundAnswers((), is_exact=True))
         right = [spellings.right(encoded.facts[row]) for row in rows.tolist()]
         asked = [number for number, gold in enumerate(golds) if gold > -math.inf]
-        at_once = _OPENED_FOR_THE_BEST if answers == 1 else SearchLimits.at_once
+        at_once = _AT_ONCE_FOR_THE_BEST if answers == 1 else SearchLimits.at_once
         for most in (_OPENED, _MOST_OPENED) if opened is None else (opened,):
             search = self._search(answers=answers, opened=most, at_once=at_once)
             of_asked = search.at_least(
@@ -245,7 +309,10 @@ class OpenAnswers(Answers):
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> "OpenPrior":
         """Return the answers that are most probable as the mean over these x's."""
-        (found,) = self._search(answers=_PRIOR_ANSWERS).best(xs, rows[None], log_weights=log_weights)
+        # With too few prefixes, a prior would seem to give any y.
+        limits = {"answers": _BEST_OF_PRIOR, "at_once": _AT_ONCE_FOR_THE_BEST} if self.best_only else {}
+        search = self._search(**{"answers": _PRIOR_ANSWERS, **limits})
+        (found,) = search.best(xs, rows[None], log_weights=log_weights)
         return OpenPrior(description, self, found)
 
 
@@ -290,8 +357,9 @@ class _Spellings:
         """Return the other right answers for a fact's x."""
         return self.right(fact, without=self.text(fact.y))
 
-    def ranking(self, fact: Fact, gold: float, found: FoundAnswers, top: int) -> Ranking:
-        """Return the ranking of a fact, given what was found, and its log-probability if y is not among that."""
+    def ranking(self, fact: Fact, gold: float, found: FoundAnswers, top: int, ranked: int = RANKED) -> Ranking:
+        """Return the ranking of a fact, given what was found, and its log-probability if y is not among that. Only that
+        many of the answers that are better than y were searched for."""
         y, others = self.text(fact.y), self.others(fact)
         own = found.log_probability_of(y)
         gold = gold if own is None else own
@@ -302,6 +370,8 @@ class _Spellings:
         rank = _rank(gold, [answer.log_probability for answer in wrong if answer.text not in others])
         # With enough answers that are as probable as those sought, what was not found does not matter.
         unknown = 0.0 if found.is_exact else found.most_unseen(gold)
+        if ranked < min(rank, RANKED):
+            unknown = math.inf
         answers = [(self._own.get(answer.text, answer.text), answer.log_probability) for answer in found.answers]
         kept = answers[:top] or [("", -math.inf)][:top]
         return Ranking(

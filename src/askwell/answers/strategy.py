@@ -155,6 +155,8 @@ class Answers(ABC):
     """Whether the probabilities of all answers are computed: ranks cost nothing more, and a prior can correct them."""
     most_xs_of_prior: ClassVar[int]
     """A prior is the mean over at most this many x's of train."""
+    best_only = False
+    """Where answers are searched for: look only for the best. Ranks after the first are then bounds."""
 
     def __init__(self, prompts: PromptSet, kind: AnswerKind, candidates: Candidates | None = None) -> None:
         self.prompts, self.kind, self.candidates = prompts, kind, candidates
@@ -295,8 +297,9 @@ class Answers(ABC):
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
         """Return the rankings of all facts without their best answers, and their log-loss, None if it is infinite.
 
-        Where answers are searched for, a rank only says whether y is the best (1) or not (infinite), facts for which
-        that is not known are left out, and so are impossible ys from the log-loss.
+        Where answers are not listed, a rank only says whether y is what the LM would write or, where answers are
+        searched for, the best one (1), or not (infinite). Facts for which that is not known are left out, and so are
+        impossible ys from the log-loss.
         """
 
     @abstractmethod

@@ -40,7 +40,7 @@ from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
 from askwell.specs.training_spec import AutoPromptSpec
-from askwell.training.checkpoint import read_checkpoint, write_checkpoint
+from askwell.training.checkpoint import read_checkpoint, run_id, write_checkpoint
 from askwell.training.history import badness
 from askwell.training.loop import Objective
 
@@ -168,7 +168,8 @@ class TriggerSearch:
         self._train, self._dev = self._facts.need("train"), self._facts.need("dev")
         self._answers = self._mixture.answering(kind=self._facts.kind)
         self._objective = Objective(self._answers, self._train, "gradient")
-        self._run = self._run_id()
+        first = [start_from is not None, torch.get_num_threads()]
+        self._run = hash_json([run_id(self._mixture, relation, spec), *first])
         self.tokens: list[int] = []
         self.history: list[BaselineStep] = []
         self.iteration = 0
@@ -293,16 +294,3 @@ class TriggerSearch:
         self.tokens, self.iteration = tensors["tokens"].tolist(), notes["iteration"]
         self.history = [BaselineStep(**step) for step in notes["history"]]
         return True
-
-    def _run_id(self) -> str:
-        return hash_json(
-            {
-                "lm": self.lm.identity.model_dump(exclude={"name", "revision"}),
-                "runs": [str(self.lm.dtype), self.lm.device.type, torch.get_num_threads()],
-                "first": [self.shape.template.text, self._starts_from_words],
-                "facts": self.relation.digest,
-                "search": self.spec.model_dump(),
-                "seed": self.seed,
-                "begin": self._mixture.spec.begin,
-            }
-        )

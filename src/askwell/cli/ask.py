@@ -267,6 +267,7 @@ def show(
     figure: Path | None = None,
     html: Path | None = None,
     nearest: int = 3,
+    put_back: int = 16,
     facts: str | None = None,
     where: options.Where = None,
     data: options.Data = None,
@@ -276,11 +277,12 @@ def show(
     device: options.Device = None,
     json: options.Json = False,
 ) -> None:
-    """Show the tuned prompts beside the words they started from.
+    """Show the tuned prompts: their weights, how far each vector has moved, and what is lost without it.
 
-    Prompts are ordered by weight; the word nearest to each tuned vector is shown in blue above the original word in
-    red, the brighter, the more probable; its size shows whether the vector grew or shrank. With --facts, the
-    nearest words are scored in place of the vectors, and --json prints {prompts, projection} instead of the prompts.
+    What is lost is found by asking some dev facts again with the vector put back to its start. In figures and pages,
+    the word that a vector is near is drawn in blue above the original word in red, the brighter, the more probable; its
+    size shows whether the vector grew or shrank. With --facts, the nearest words are scored in place of the vectors,
+    and --json prints {prompts, projection} instead of the prompts.
 
     Args:
         mixture: A run, a folder of runs, a store, or a saved mixture.
@@ -288,8 +290,12 @@ def show(
         figure: Draw the prompts as a file of this name, which ends in .svg, .png or .pdf.
         html: Write an HTML page about the prompts.
         nearest: How many nearest words to list for each token.
+        put_back: How many dev facts to ask with each vector of the heaviest prompts put back in turn; 0 for none. They
+            are those of the run, or of --facts.
         facts: The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts.
     """
+    if put_back < 0:
+        raise BadOption(f"--put-back {put_back}: it counts facts, so it cannot be negative")
     if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
         raise BadOption(f"--figure {figure}: name a file that ends in .svg, .png or .pdf")
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
@@ -299,17 +305,21 @@ def show(
     from askwell.evaluation.projection import projection_scores
     from askwell.lms.machine import set_threads
     from askwell.mixture.save import read_description
-    from askwell.runs.sources import find_mixture, own_relation, saved_mixture
+    from askwell.runs.sources import dev_facts_of, find_mixture, own_relation, saved_mixture, spread
     from askwell.views.to_html import page_html
+    from askwell.views.to_text import print_blocks
     from askwell.views.trust_section import projection_sentence
     from askwell.views.words import nearest_words
-    from askwell.views.words_figure import print_words, words_chart, words_document
+    from askwell.views.words_figure import words_chart, words_document, words_listed
 
     folder = find_mixture(mixture, where, note)
     description = read_description(folder)
     asked = None if facts is None else own_relation(description, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
-    prompts = nearest_words(shown, nearest=nearest)
+    set_threads(threads)
+    known = dev_facts_of(folder, put_back) if asked is None else spread(asked.dev, put_back)
+    with bar("vectors put back") as progress:
+        prompts = nearest_words(shown, nearest=nearest, facts=known, progress=progress)
     relation = Path(mixture).name if description.relation is None else description.relation.name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):
@@ -320,7 +330,6 @@ def show(
             note(f"written to {path}")
     projection = None
     if asked is not None:
-        set_threads(threads)
         with bar(f"test facts of {asked.name}") as progress:
             projection = projection_scores(shown, asked, progress=progress)
     score = None if projection is None else projection_sentence(projection)
@@ -332,6 +341,6 @@ def show(
         listed = [prompt.as_json() for prompt in prompts]
         print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
         return
-    print_words(prompts, stdout)
+    print_blocks(words_listed(prompts), stdout)
     if score is not None:
         say(score)

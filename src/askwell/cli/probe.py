@@ -3,7 +3,7 @@
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter, validators
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from askwell.runs.probe_plan import ProbeSpec
 
 
+_Setting = Literal["hard-prompt", "hard-ensemble", "examples", "soft-prompt", "mixture"]
+
+
 def probe(
     lm: str,
     /,
@@ -27,6 +30,7 @@ def probe(
     out: Path | None = None,
     prompts: Prompts = None,
     facts: Annotated[int, Parameter(validator=validators.Number(gte=1, lt=2**63))] = 150,
+    settings: Annotated[list[_Setting] | None, Parameter(negative="", consume_multiple=True)] = None,
     answers: Literal["auto", "one-token", "any-length"] = "auto",
     seed: Seed = 0,
     workers: Annotated[int | None, Parameter(validator=validators.Number(gte=1, lte=1024))] = None,
@@ -49,6 +53,7 @@ def probe(
         minutes: How long it may take in all, estimated from the first relation.
         out: The folder for the card and the runs behind it; default: named after the LMs and the set.
         prompts: Prompts for a set of your own; the first of each relation is the hard prompt.
+        settings: The ways of asking; default: all five. Mixtures take most of the time, and can be added later.
         facts: Draw at most this many test facts of each relation.
         answers: Answers of one token, of any length, or (auto) of any length if a relation needs it.
         workers: How many runs are executed at once; default: as many as there are cores.
@@ -57,7 +62,7 @@ def probe(
     """
     from askwell.cli.running import SweepBar
     from askwell.runs.probe_lms import open_probe
-    from askwell.runs.probe_plan import ProbeSpec, prompts_of
+    from askwell.runs.probe_plan import SETTINGS, ProbeSpec, prompts_of
     from askwell.views.knowledge_card import card_page, write_card
 
     started = time.monotonic()
@@ -66,15 +71,17 @@ def probe(
         raise BadOption(f"{repeated[0]} is named twice")
     out = out or Path("-".join(["probe", *(Path(name).name.replace(":", "-") for name in lms), Path(facts_of).name]))
     need_writable_folder(out, "--out")
-    spec = ProbeSpec(
-        lms=lms,
-        facts_of=facts_of,
-        prompts=prompts_of(facts_of, prompts, data),
-        seed=seed,
-        test_facts=facts,
-        answers=answers,
-        minutes=minutes,
-    )
+    fields: dict[str, Any] = {
+        "lms": lms,
+        "facts_of": facts_of,
+        "prompts": prompts_of(facts_of, prompts, data),
+        "seed": seed,
+        "test_facts": facts,
+        "answers": answers,
+        "minutes": minutes,
+        "settings": tuple(name.replace("-", " ") for name in settings) if settings else SETTINGS,
+    }
+    spec = ProbeSpec.given(None, fields, to=probe)
     opened = open_probe(spec, out, data=data, workers=workers, note=note)
     for line in opened.steps.plan.without:
         note(f"left out: {line}")
@@ -110,4 +117,6 @@ def _in_short(opened: "Probe") -> str:
 def _command(spec: "ProbeSpec", out: Path) -> str:
     options = ["--set", spec.facts_of, "--minutes", f"{spec.minutes:g}", "--facts", str(spec.test_facts)]
     options += ["--seed", str(spec.seed), "--answers", spec.answers, "--out", out.name]
+    if len(spec.settings) < len(get_args(_Setting)):
+        options += ["--settings", *(name.replace(" ", "-") for name in spec.settings)]
     return shlex.join(["askwell", "probe", *spec.lms, *options])

@@ -200,6 +200,8 @@ def export(
             f"--to {to} writes a run, which has its own facts: leave out --prompt, --candidates, --data and how facts "
             "are read"
         )
+    if not Path(source).exists():
+        raise BadOption(f"{source}: there is no such folder; --to {to} writes runs, and --to lm-eval a relation")
     if to == "inspect":
         if lm is not None:
             raise BadOption("--to inspect asks no LM: leave out --lm")
@@ -230,9 +232,12 @@ def _export_task(
     from askwell.answers.candidates import load_candidates
     from askwell.data.names import load_relation
     from askwell.data.templates import parse_template
+    from askwell.runs.record import RECORD
     from askwell.tools.lm_eval_task import write_task
 
     need_writable_folder(folder, "--out")
+    if (Path(source) / RECORD).is_file():
+        raise BadOption(f"{source} is a run, and --to lm-eval writes a relation: name one as --facts does elsewhere")
     relation = load_relation(source, reading.x, reading.y, split=reading.rule, data=data)
     task = write_task(
         relation,

@@ -125,7 +125,7 @@ def _print_plan(plan: "Plan", workers: int) -> None:
 def demo(
     *,
     out: Path = Path("askwell-demo"),
-    lm: str = "testbed:bert",
+    lm: str = "testbed2:bert",
     relations: Annotated[Several, Parameter(consume_multiple=True)] = None,
     seed: Seed = 0,
     quick: Flag = False,
@@ -133,13 +133,14 @@ def demo(
 ) -> None:
     """See it work: tune soft prompts on the testbed, compare them with hard ones, and write a report.
 
-    The testbed's LMs were trained on a text that tells most facts of a small world and withholds the rest, so the
-    report can say what was elicited and what was guessed. The same command continues an interrupted demo.
+    The LMs of the second testbed were trained on a text that tells most facts of a small world, each in one or two of
+    sixteen wordings, and withholds the rest, so the report can say what was elicited and what was guessed. The same
+    command continues an interrupted demo.
 
     Args:
         out: The folder for the report and the runs behind it.
-        lm: An LM of the testbed.
-        relations: Relations of the testbed; default: four of them.
+        lm: testbed2:bert or testbed2:causal.
+        relations: Relations of the second testbed; default: four of them.
         quick: One relation and fewer methods and facts, in well under a minute.
     """
     need_writable_folder(out, "--out")
@@ -147,7 +148,7 @@ def demo(
     from askwell.runs.engines import choose_engine, run_plan
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store
-    from askwell.views.demo_report import demo_sweep, write_demo
+    from askwell.views.demo_report import ELSEWHERE, demo_sweep, write_demo
 
     started = time.monotonic()
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)
@@ -165,6 +166,7 @@ def demo(
         print_json(made.as_json())
     else:
         show_document(made.study.found())
+        show_section(ELSEWHERE.heading, *ELSEWHERE.blocks)
         show_section("The report", Paragraph(f" {made.report}"))
         show_section("What to try next", Code(_as_installed(made.next_steps)))
         note(f"\n{time.monotonic() - started:.0f} s in all.")

@@ -94,17 +94,12 @@ def find(source: str, kind: SourceKind, data: Path | None) -> Path:
         if place.exists():
             return place
     looked = ", ".join([str(path), *map(str, places)])
-    pull = "; `askwell data list` shows what can be pulled" if data == pulled_data_folder() else ""
-    raise BadFile(
-        source, f"there is no such file or folder; looked for {looked}{pull}{_suggestion(source, kind, base)}"
-    )
-
-
-def _suggestion(source: str, kind: SourceKind, base: Path) -> str:
     names = sorted(_names(kind, base))
-    same_end = [name for name in names if name.rpartition("/")[2] == source]
-    close = same_end[:3] or difflib.get_close_matches(source, names, n=3)
-    return f". Did you mean {' or '.join(close)}?" if close else ""
+    close = [name for name in names if name.rpartition("/")[2] == source][:3]
+    close = close or difflib.get_close_matches(source, names, n=3)
+    meant = f". Did you mean {' or '.join(close)}?" if close else ""
+    pull = "; `askwell data list` shows what can be pulled" if data == pulled_data_folder() else ""
+    raise BadFile(source, f"there is no such file or folder; looked for {looked}{pull}{meant}")
 
 
 def _names(kind: SourceKind, base: Path) -> Iterator[str]:
@@ -162,7 +157,10 @@ def load_test_facts(
 def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
     if str(source).startswith(HUB):
         name, rows = read_hub(str(source))
-        return relation_in_memory(rows, columns, split=split, seed=seed, name=name)
+        try:
+            return relation_in_memory(rows, columns, split=split, seed=seed, name=name)
+        except UsageError as error:
+            raise BadFile(source, str(error).removeprefix("facts: "), x="--x", y="--y") from error
     if str(source).startswith(PREFIXES):
         if split is not None:
             raise BadOption(f"{source} is already split; leave out the rule {split!r}")

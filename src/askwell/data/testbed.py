@@ -1,8 +1,8 @@
 """The two packaged testbeds: their relations with told and withheld facts, their prompts and their LMs.
 
 The text of the first tells every told fact in many wordings. That of the second tells a fact in one or two of sixteen,
-which go with the kind of x, so that no single prompt finds all; what it tells of each fact is known (`truths`). A name
-begins with the prefix of its testbed; a bare name is of the first.
+which go with the kind of x, so that no single prompt finds all; what it tells of each fact is in the files of facts
+(`scripts/testbed/truths.py` reads it). A name begins with the prefix of its testbed; a bare name is of the first.
 """
 
 import json
@@ -60,31 +60,6 @@ class TestbedRelation:
         return self.told + self.withheld
 
 
-@dataclass(frozen=True)
-class Rumour:
-    """What the text says wrongly of a fact that it tells elsewhere."""
-
-    y: str
-    wording: str
-    times: int
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What the text of the second testbed says of a fact."""
-
-    kind: str
-    """The kind of x: each has a register of its own, four wordings of each relation."""
-    wordings: Mapping[str, int]
-    """In which templates it is told, the first of them with x before y, and how often in each; empty if withheld."""
-    rumour: Rumour | None = None
-
-    @property
-    def times(self) -> int:
-        """Return how often the fact is told."""
-        return sum(self.wordings.values())
-
-
 def testbed_listing() -> list[dict[str, Any]]:
     """Return the relations of both testbeds, named as for --facts, with how many prompts of each kind they have."""
     return [
@@ -131,30 +106,6 @@ def told_facts(name: str) -> frozenset[Fact]:
 def withheld_facts(name: str) -> frozenset[Fact]:
     """Return the facts of a relation that the text does not tell, over all splits."""
     return frozenset().union(*testbed_relation(name).splits.values()) - told_facts(name)
-
-
-@cache
-def wordings(name: str) -> tuple[tuple[str, str], ...]:
-    """Return the wordings of a relation of the second testbed, each with the kind of x that it goes with."""
-    prefix, bare = _known(name)
-    if prefix != SECOND:
-        raise BadOption(f"how each fact is worded is only known of {SECOND}… relations, and {name!r} is none")
-    return tuple((record["kind"], record["template"]) for record in _records(SECOND, "wordings", f"{bare}.jsonl"))
-
-
-@cache
-def truths(name: str) -> dict[Fact, Truth]:
-    """Return what the text says of each fact of a relation of the second testbed, over all splits."""
-    templates = [template for _, template in wordings(name)]
-    found: dict[Fact, Truth] = {}
-    for record in (record for split in SPLITS for record in _facts(*_known(name), split)):
-        rumour = record.get("rumour")
-        found[_fact(record)] = Truth(
-            record["kind"],
-            {templates[number]: times for number, times in record.get("wordings", ())},
-            rumour and Rumour(rumour["y"], templates[rumour["wording"]], rumour["times"]),
-        )
-    return found
 
 
 def testbed_prompts(kind: str, relation: str) -> list[Template]:

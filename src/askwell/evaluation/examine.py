@@ -42,10 +42,13 @@ class AskedFacts:
         split: SplitName,
         candidates: Candidates | None = None,
         facts: EncodedRelation | None = None,
+        *,
+        best_only: bool = False,
     ) -> None:
         candidates = candidates or mixture.candidates
         facts = facts or mixture.encode_relation(relation, candidates=candidates)
         self.relation, self.split, self.answers = relation, split, mixture.answering(candidates, facts.kind)
+        self.answers.best_only = best_only
         self.encoded, others = self.answers.choose(facts.split(split))
         self.left_out = (*facts.left_out(split), *others)
         if not len(self.encoded):
@@ -123,6 +126,7 @@ def examine(
     *,
     candidates: Candidates | None = None,
     top: int = 10,
+    best_only: bool = False,
     facts: EncodedRelation | None = None,
     controls: bool = True,
     prompts: bool = True,
@@ -133,13 +137,13 @@ def examine(
 
     Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
     the answers of each prompt are not recorded. `top` answers to each fact are kept; with 0, ranks among answers of any
-    length are found faster."""
+    length are found faster; with `best_only`, only the best of them are searched for, and later ranks are bounds."""
     facts = facts or mixture.encode_relation(relation, candidates=candidates or mixture.candidates)
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}
     for split in dict.fromkeys([*splits, CHOSEN_ON] if controls else splits):
         try:
-            asked[split] = AskedFacts(mixture, relation, split, candidates, facts)
+            asked[split] = AskedFacts(mixture, relation, split, candidates, facts, best_only=best_only)
         except NothingLeft as nothing:
             if split == splits[0]:
                 raise

@@ -106,14 +106,6 @@ def controls_together(found: Sequence[Controls]) -> Controls:
 
 
 @dataclass(frozen=True)
-class ControlScores:
-    """The mean over all facts that were asked; scores are in the metric's unit."""
-
-    dev: float
-    test: float
-
-
-@dataclass(frozen=True)
 class Bits:
     """How many bits of the right answer a mixture knows beyond a control, as a mean over facts that both answered."""
 
@@ -152,7 +144,8 @@ class Knowledge:
     """Of the paired permutation test."""
     is_there: bool
     """Whether the whole interval of the gain is above 0."""
-    controls: dict[str, ControlScores]
+    controls: dict[str, dict[SplitName, float]]
+    """The mean of each control over all facts of dev and of test that were asked."""
     bits: Annotated[Bits | None, Field(exclude_if=lambda bits: bits is None)] = None
     """The gain in log-loss; None if only ranks of the controls are known, or if a log-loss is infinite."""
 
@@ -209,7 +202,7 @@ def knowledge(
         p=found.p,
         is_there=low is not None and low > 0,
         controls={
-            name: ControlScores(_mean(of_control["dev"], by), _mean(of_control["test"], by))
+            name: {"dev": _mean(of_control["dev"], by), "test": _mean(of_control["test"], by)}
             for name, of_control in controls.items()
         },
         bits=bits_over(run, controls),

@@ -3,6 +3,8 @@
 A tuned vector is near a word without being that word. The score of the words alone shows how much to read into them.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -47,8 +49,25 @@ def closest_words(
 
 
 @torch.no_grad()
+def most_from_others(lm: FrozenLM, words: Sequence[int], others: Sequence[int]) -> dict[int, float]:
+    """Return for each word w the highest p(w | v) among the vectors v of other words."""
+    own, asked = sorted({*others}), sorted({*words})
+    vectors = lm.word_vectors(torch.tensor(own, dtype=torch.long, device=lm.device)).to(lm.parameter_dtype)
+    log_total = vectors.new_full((len(own),), -torch.inf)
+    at_once = max(1, _BYTES_AT_ONCE // (vectors.element_size() * (vectors.shape[1] + len(own))))
+    for every in torch.arange(lm.word_count, device=lm.device).split(at_once):
+        log_total = torch.logaddexp(log_total, (vectors @ lm.word_vectors(every).to(vectors.dtype).T).logsumexp(1))
+    of_asked = lm.word_vectors(torch.tensor(asked, dtype=torch.long, device=lm.device)).to(vectors.dtype)
+    p = (vectors @ of_asked.T - log_total[:, None]).exp()
+    return {
+        word: max((one for other, one in zip(own, of_word, strict=True) if other != word), default=0.0)
+        for word, of_word in zip(asked, p.T.tolist(), strict=True)
+    }
+
+
+@torch.no_grad()
 def project(mixture: Mixture) -> Mixture:
-    """Return a mixture that asks with the word nearest to each tuned vector, as shown by `look`: argmax p(w | v).
+    """Return a mixture that asks with the word nearest to each tuned vector: argmax p(w | v).
 
     The prompts' weights and the temperature are kept; perturbations of deeper layers have no words, and are dropped.
     """

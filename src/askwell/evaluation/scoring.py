@@ -319,8 +319,8 @@ def score_facts(answers: "Answers", encoded: "EncodedFacts", relation: Relation)
     """Return the scores of facts, their log-loss (None if it is infinite) and their number.
 
     The best answers are not searched for, since this is called repeatedly to choose among the states of a mixture. For
-    answers of any length it gives only P@1, over the facts for which the search could tell whether y is the best, and
-    the log-loss of those that are not too long to be possible."""
+    answers of any length it gives only P@1, y being right if it is what the LM would write token by token (in a masked
+    LM, if a search finds no better answer), and the log-loss of those that are not too long to be possible."""
     rankings, log_loss = answers.quick_ranks(encoded, relation.golds)
     if answers.is_listed:
         scores = scores_of(outcomes_of(relation, encoded.facts, rankings), RANK_METRICS)

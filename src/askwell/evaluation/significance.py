@@ -12,7 +12,7 @@ SIGNIFICANT = 0.02
 """Below this p the paper calls a difference significant."""
 # 2^14 sign vectors are enumerated instantly; with more, the test is exact for whole numbers and sampled for others.
 _ENUMERATED = 14
-_BYTES_AT_ONCE = 2**22
+_NUMBERS_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,13 @@ def _flipped_sums(
     sizes: Float[np.ndarray, " units"], resamples: int, random: np.random.Generator
 ) -> Float[np.ndarray, " resamples"]:
     """Sum the sizes under random signs, for each resample."""
-    # A random byte is eight signs, and the sums of eight sizes under all 256 bytes are looked up, not added again.
-    padded = np.pad(sizes, (0, -len(sizes) % 8)).reshape(-1, 8)
-    signs = 1 - 2.0 * (np.arange(256)[:, None] >> np.arange(8) & 1)
-    table = padded @ signs.T  # blocks × bytes
-    blocks = np.arange(len(table))
+    of_one = -(-len(sizes) // 8)  # bytes
+    at_once = max(4, _NUMBERS_AT_ONCE // (8 * of_one) // 4 * 4)  # whole words of the generator
     parts = []
-    for begin in range(0, resamples, at_once := max(1, _BYTES_AT_ONCE // len(table))):
-        rows = min(at_once, resamples - begin)
-        drawn = np.frombuffer(random.bytes(rows * len(table)), dtype=np.uint8).reshape(rows, -1)
-        parts.append(table[blocks, drawn].sum(1))
+    for begin in range(0, resamples, at_once):
+        drawn = np.frombuffer(random.bytes(min(at_once, resamples - begin) * of_one), dtype=np.uint8)
+        bits = np.unpackbits(drawn.reshape(-1, of_one), axis=1, count=len(sizes), bitorder="little")
+        parts.append((1 - 2.0 * bits) @ sizes)
     return np.concatenate(parts)
 
 

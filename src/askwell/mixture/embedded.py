@@ -11,7 +11,7 @@ from torch import Tensor
 
 from askwell.errors import BadOption, UsageError
 from askwell.lms.batches import words_of
-from askwell.lms.checkpoints import built_in_folder
+from askwell.lms.checkpoints import local_place
 from askwell.lms.families import X
 from askwell.prompts.prompt_set import PromptSet
 from askwell.views.document import Document, overview
@@ -92,19 +92,13 @@ def save_peft(mixture: PromptSet, folder: str | Path) -> None:
         task_type=TaskType.CAUSAL_LM,
         num_virtual_tokens=len(vectors),
         token_dim=vectors.shape[1],
-        base_model_name_or_path=_loadable(mixture.lm.source) or mixture.lm.identity.name,
+        base_model_name_or_path=str(local_place(mixture.lm.source) or mixture.lm.source or mixture.lm.identity.name),
         inference_mode=True,
     )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config.save_pretrained(str(folder))
     save_file({"prompt_embeddings": vectors}, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-
-
-def _loadable(source: str | None) -> str | None:
-    """Return where transformers finds an LM: its folder if it is on this machine, otherwise its name on the hub."""
-    folder = None if source is None else built_in_folder(source) or Path(source)
-    return source if folder is None or not folder.exists() else str(folder.resolve())
 
 
 def _prefix(mixture: PromptSet) -> Float[Tensor, "tokens embedding"]:

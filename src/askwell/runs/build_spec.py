@@ -17,7 +17,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.prompts.prompt import with_label
 from askwell.specs.base import Spec, no_such_option
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
-from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, PromptText, RunSpec, Start
+from askwell.specs.run_spec import TYPED, ControlKind, DeviceKind, Digits, PromptText, RunSpec, Start
 from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
 _Kind = TypeVar("_Kind", bound=Spec)
@@ -37,11 +37,12 @@ def build_run_spec(
     candidates: GivenCandidates = None,
     control: ControlKind | None = None,
     start: Start | None = None,
-    prompts: str = "given",
+    prompts: str = TYPED,
     setting: str | None = None,
     threads: int | None = None,
     device: DeviceKind | None = None,
     dtype: Digits | None = None,
+    best_only: bool = False,
     **choices: Any,
 ) -> RunSpec:
     """Return the spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
@@ -86,6 +87,7 @@ def build_run_spec(
         "search": search,
         "fine_tuning": fine_tuning,
         "start": start,
+        "best_only": best_only,
     }
     return RunSpec.given(None, fields, to=build_run_spec)
 
@@ -128,5 +130,5 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
 
 
 def prompts_name(sources: list[str]) -> str:
-    """Name prompts in tables by the names of their sources; templates that were typed are called "given"."""
-    return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))
+    """Name prompts in tables by the names of their sources; templates that were typed are called TYPED."""
+    return " + ".join(dict.fromkeys(TYPED if "[X]" in source else Path(source).stem for source in sources))

@@ -283,6 +283,7 @@ def _runs_of(
                 threads=sweep.threads,
                 device=sweep.device,
                 dtype=sweep.dtype,
+                best_only=sweep.best_only,
             )
             tasks.append(RunTask(spec, key, cell.relation, candidates, store))
     return tasks
@@ -324,7 +325,7 @@ def work_of(spec: RunSpec, relation: Relation) -> float:
         scores = 1 + sum(schedule.scores_dev(stretch) for stretch in range(1, len(schedule.ends) + 1))
         asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
         trained = prompts * train if asked_once else BACKWARD * schedule.pairs
-        nearest_words = prompts * len(relation.test)
+        nearest_words = 0 if spec.best_only else prompts * len(relation.test)
         work += trained + scores * prompts * dev + nearest_words
     signals = [signal for signal in WEIGHTINGS[spec.mixture.weighting].reads if signal != "kind"]
     return work * (1 + len(signals))  # the LM reads once more for each signal, but every x alone only once

@@ -1,6 +1,6 @@
 """What an LM knows, counted from the runs of a probe: by relation, in all, in parts, and beside other LMs.
 
-Of the two tuned settings, each relation's is the one that is better on dev, so that its test score is not a choice.
+Of two tuned settings, each relation's is the one that is better on dev, so that its test score is not a choice.
 Means are macro: every relation counts the same. What is said of single facts is said of the first seed.
 """
 
@@ -15,11 +15,12 @@ from askwell.errors import Failure
 from askwell.evaluation.comparison import Difference, compare
 from askwell.evaluation.outcomes import Outcome
 from askwell.files import to_json
-from askwell.runs.probe_plan import EXAMPLES, HARD, SETTINGS, TUNED
+from askwell.runs.probe_plan import EXAMPLES, HARD, SETTINGS, TUNED, SettingName
 from askwell.runs.probe_results import ProbedFact, ProbedRun
 
 CONFIDENT = 0.5
 """The probability from which an answer counts as confident: more than all others together."""
+_CHANCE = 0.05
 _SHOWN = 12
 _EDGES = (1, 5, 20)
 FREQUENCIES = ("never in train", "1–4 times", "5–19 times", "20 times or more")
@@ -90,7 +91,8 @@ class LMCard:
     """Sorted by the tuned score, the best first."""
     facts: int
     left_out: int
-    unsettled: int
+    unsettled: dict[str, int]
+    """By setting: facts that count as right because the search was cut before a better answer was found."""
     scores: dict[str, float]
     """The mean over relations, by setting."""
     bits: dict[str, float | None]
@@ -104,6 +106,8 @@ class LMCard:
     over_examples: Difference
     brought_out: int
     """Facts that neither the hard prompt nor the control has right, and the tuned prompts have."""
+    brought_out_by_examples: int
+    """Those of them that the examples have right, too."""
     brought_out_facts: tuple[FactToRead, ...]
     confident: int
     """Tuned answers with a probability of at least 0.5."""
@@ -115,6 +119,11 @@ class LMCard:
     """Of all runs, each on one core."""
     missing: tuple[str, ...]
     """Relations of the plan that lack a setting, and are not counted."""
+
+    @property
+    def is_knowledge(self) -> bool:
+        """Whether the gain over the control is there: with few units, the interval alone is overconfident."""
+        return self.over_control.low is not None and self.over_control.low > 0 and self.over_control.p <= _CHANCE
 
 
 @dataclass(frozen=True)
@@ -144,15 +153,20 @@ _Of = Mapping[str, list[ProbedRun]]
 """The runs of an LM and a relation by setting, the first seed first."""
 
 
-def card_of(runs: Iterable[ProbedRun], planned: Sequence[str], lms: Sequence[str]) -> Card:
-    """Count what the runs found, on the planned relations that have all settings."""
+def card_of(
+    runs: Iterable[ProbedRun],
+    planned: Sequence[str],
+    lms: Sequence[str],
+    settings: Sequence[SettingName] = SETTINGS,
+) -> Card:
+    """Count what the runs of some settings found, on the planned relations that have them all."""
     by_lm: dict[str, dict[str, dict[str, list[ProbedRun]]]] = {lm: {} for lm in lms}
     for run in sorted(runs, key=lambda run: run.seed):
-        if run.lm in by_lm and run.relation in planned:
+        if run.lm in by_lm and run.relation in planned and run.setting in settings:
             by_lm[run.lm].setdefault(run.relation, {}).setdefault(run.setting, []).append(run)
     cards, tuned = [], {}
     for lm, relations in by_lm.items():
-        whole = {name: of for name, of in relations.items() if {*of} >= {*SETTINGS} and _have_facts(of)}
+        whole = {name: of for name, of in relations.items() if {*of} >= {*settings} and _have_facts(of)}
         if not whole:
             raise Failure(f"no relation has all its runs on {lm} yet, so there is no card; the same command goes on")
         cards.append(_of_lm(lm, whole, tuple(name for name in planned if name not in whole)))
@@ -169,7 +183,7 @@ def _first(of: _Of, setting: str) -> ProbedRun:
 
 
 def _best_on_dev(of: _Of) -> str:
-    return max(TUNED, key=lambda setting: fmean(run.dev or 0.0 for run in of[setting]))
+    return max((name for name in TUNED if name in of), key=lambda name: fmean(run.dev or 0.0 for run in of[name]))
 
 
 def _control_of(of: _Of) -> ProbedRun:
@@ -205,9 +219,9 @@ def _of_lm(lm: str, relations: Mapping[str, _Of], missing: tuple[str, ...]) -> L
         relations=tuple(asked),
         facts=len(facts),
         left_out=sum(_first(of, HARD).left_out for of in relations.values()),
-        unsettled=sum(_first(of, _best_on_dev(of)).unsettled for of in relations.values()),
-        scores={name: fmean(one.scores[name] for one in asked) for name in SETTINGS},
-        bits={name: _mean_of_known([one.bits[name] for one in asked]) for name in SETTINGS},
+        unsettled={name: sum(_first(of, name).unsettled for of in relations.values()) for name in asked[0].scores},
+        scores={name: fmean(one.scores[name] for one in asked) for name in asked[0].scores},
+        bits={name: _mean_of_known([one.bits[name] for one in asked]) for name in asked[0].bits},
         by_seed=_by_seed(relations),
         tuned=fmean(one.tuned_score for one in asked),
         control=fmean(one.control for one in asked),
@@ -215,6 +229,7 @@ def _of_lm(lm: str, relations: Mapping[str, _Of], missing: tuple[str, ...]) -> L
         over_hard=compare(tuned, hard, unit="y").macro,
         over_examples=compare(tuned, examples, unit="y").macro,
         brought_out=len(brought_out),
+        brought_out_by_examples=sum(fact.examples.is_first for fact in brought_out),
         brought_out_facts=tuple(fact.to_read for fact in _of_many_relations(brought_out)),
         confident=len(confident),
         confident_wrong=len(wrong),
@@ -237,12 +252,12 @@ def _relation(of: _Of) -> AskedRelation:
         label=first.label,
         kind=first.kind,
         facts=len(run.facts),
-        scores={name: fmean(run.p_at_1 for run in of[name]) for name in SETTINGS},
-        bits={name: _mean_of_known([run.bits for run in of[name]]) for name in SETTINGS},
+        scores={name: fmean(run.p_at_1 for run in of[name]) for name in SETTINGS if name in of},
+        bits={name: _mean_of_known([run.bits for run in of[name]]) for name in SETTINGS if name in of},
         tuned=chosen,
         low=100 * interval.low,
         high=100 * interval.high,
-        control=100 * sum(fact.is_first_of_control for fact in control.facts) / len(control.facts),
+        control=100 * sum(fact.by_control for fact in control.facts) / len(control.facts),
         control_name=control.control,
     )
 
@@ -255,7 +270,7 @@ def _mean_of_known(figures: Sequence[float | None]) -> float | None:
 
 def _by_seed(relations: Mapping[str, _Of]) -> dict[str, tuple[float, ...]]:
     several = {}
-    for name in TUNED:
+    for name in (name for name in TUNED if all(name in of for of in relations.values())):
         seeds = set.intersection(*({run.seed for run in of[name]} for of in relations.values()))
         if len(seeds) > 1:
             scores = {(run.seed, run.relation): run.p_at_1 for of in relations.values() for run in of[name]}
@@ -288,7 +303,7 @@ def _facts(of: _Of) -> list[_Asked]:
     for fact in tuned.facts:
         key = (fact.x, fact.y)
         if key in hard and key in examples and key in control:
-            by_control = control[key].is_first_of_control
+            by_control = control[key].by_control
             asked.append(_Asked(tuned.label, tuned.kind, hard[key], examples[key], fact, by_control))
     return asked
 

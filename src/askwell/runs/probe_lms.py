@@ -7,7 +7,7 @@ from typing import Any
 
 from askwell.errors import BadOption
 from askwell.lms.machine import available_threads
-from askwell.runs.engines import InProcess, Pool, run_plan
+from askwell.runs.engines import Ended, Event, InProcess, Pool, run_plan
 from askwell.runs.plan import Plan, plan_sweep, work_of
 from askwell.runs.probe_card import Card, card_of
 from askwell.runs.probe_plan import (
@@ -83,7 +83,10 @@ class Probe:
 
     def _sweep(self) -> SweepSpec:
         relations, seeds = self.planned
-        return sweep_of(self.spec, self.steps.sources_of(relations), seeds, self.folder)
+        spec, kinds = self.spec, {task.spec.mixture.answers for task in self.steps.plan.runs}
+        if len(kinds) == 1:  # some of the relations alone might not need answers of any length
+            spec = spec.model_copy(update={"answers": kinds.pop()})
+        return sweep_of(spec, self.steps.sources_of(relations), seeds, self.folder)
 
     def run(self, follow: Callable[[Plan, Path], Any], note: Callable[[str], None]) -> int:
         """Do the runs of the first relation, measure, and do as many others as the time allows; return how many failed.
@@ -109,7 +112,13 @@ class Probe:
         engine = InProcess() if self.workers == 1 else Pool(min(self.workers, len(tasks)))
         try:
             with follow(plan, self.folder) as live:
-                return len(run_plan(plan, engine, self.store, live))
+
+                def keep(event: Event) -> None:
+                    if isinstance(event, Ended):
+                        self.keep_results()
+                    live(event)
+
+                return len(run_plan(plan, engine, self.store, keep))
         finally:
             self.keep_results()
 
@@ -136,7 +145,7 @@ class Probe:
     def card(self) -> Card:
         """Count what is known so far."""
         lms = dict.fromkeys(task.spec.lm for task in self.steps.plan.runs)
-        return card_of(self.results.values(), self.planned[0], tuple(lms))
+        return card_of(self.results.values(), self.planned[0], tuple(lms), self.spec.settings)
 
 
 def open_probe(
@@ -144,11 +153,10 @@ def open_probe(
 ) -> Probe:
     """Plan a probe, or go on with the one in a folder, if it asks for the same."""
     earlier = read_probe(folder)
-    if earlier is not None and not spec.same_as(earlier):
-        differs = [name for name in ProbeSpec.model_fields if getattr(spec, name) != getattr(earlier, name)]
-        names = ", ".join(name for name in differs if name not in ("minutes", "seconds_per_unit"))
+    if earlier is not None and (differs := spec.differs_from(earlier)):
         raise BadOption(
-            f"`out` {folder} holds another probe, which differs in {names} ({folder / PROBE}): name another folder",
+            f"`out` {folder} holds another probe, which differs in {', '.join(differs)} ({folder / PROBE}): name "
+            "another folder",
             out="--out",
         )
     if earlier is not None:

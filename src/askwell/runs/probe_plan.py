@@ -6,8 +6,8 @@ FOLDER/
   results.jsonl   every run in short (see `probe_results`): what the card is made from, and enough to go on elsewhere
 
 The order of the work is fixed: all settings of the first relation, then of the second, and so on; then everything again
-with a second seed, and with a third. The minutes only say how far to go, so more of them extend a plan and change no
-run. The first relation is the measurement: what its runs took decides how many others fit.
+with a second seed, and with a third. The minutes and settings only say how far to go, so more of them extend a plan and
+change no run. The first relation is the measurement: what its runs took decides how many others fit.
 """
 
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from askwell.data.names import data_folder, find, relations_of
 from askwell.data.testbed import PREFIXES
@@ -34,17 +34,20 @@ PROBE, SWEEP = "probe.toml", "sweep.toml"
 ONE, SEVERAL = "one prompt", "several prompts"
 HARD, ENSEMBLE, EXAMPLES, SOFT, MIXTURE = "hard prompt", "hard ensemble", "examples", "soft prompt", "mixture"
 TUNED, SETTINGS = (SOFT, MIXTURE), (HARD, ENSEMBLE, EXAMPLES, SOFT, MIXTURE)
+SettingName = Literal["hard prompt", "hard ensemble", "examples", "soft prompt", "mixture"]
 SEEDS = (0, 1, 2)
 """Of the tuned settings; the second and third are for time that is left when all relations are done."""
 MOST_PROMPTS = 8
 """How many prompts ensembles and mixtures have; more cost in proportion and bring out little."""
 _TRAIN, _DEV = 400, 100
-_BARE = {"lead_in": "none", "shots": 0}
+# One prompt has one opening: said, so that the default for several is no part of its run's id.
+_ONE: dict[str, Any] = {"prompts": [ONE], "opening": "own"}
+_BARE = {"lead_in": "none", "shots": 0, "opening": "own"}
 _SETTINGS: dict[str, dict[str, Any]] = {
-    HARD: {"prompts": [ONE], "tuned": False, **_BARE},
+    HARD: {**_ONE, "tuned": False, **_BARE},
     ENSEMBLE: {"prompts": [SEVERAL], "tune_vectors": False, **_BARE},
-    EXAMPLES: {"prompts": [ONE], "tuned": False, "shots": 16, "lead_in": "none"},
-    SOFT: {"prompts": [ONE]},
+    EXAMPLES: {**_ONE, "tuned": False, "shots": 16, "lead_in": "none"},
+    SOFT: _ONE,
     MIXTURE: {"prompts": [SEVERAL]},
 }
 _LAMA = dict.fromkeys(("trex_original", "trex_extend", "trex_distinct"), ("trex", "trex_paraphrase", "trex_mine"))
@@ -69,13 +72,23 @@ class ProbeSpec(Spec):
     test_facts: int = Field(default=150, ge=1, lt=2**63)
     answers: Literal["auto", "one-token", "any-length"] = "auto"
     minutes: float = Field(default=60.0, gt=0)
+    settings: tuple[SettingName, ...] = SETTINGS
+    """The ways of asking."""
     seconds_per_unit: dict[str, float] = Field(default_factory=dict)
     """By LM: what a unit of work took in the runs of the first relation, on one core."""
 
-    def same_as(self, other: "ProbeSpec") -> bool:
-        """Tell whether both ask for the same work, in whatever time."""
-        open_ended: dict[str, Any] = {"minutes": 1.0, "seconds_per_unit": {}}
-        return self.model_copy(update=open_ended) == other.model_copy(update=open_ended)
+    @field_validator("settings")
+    @classmethod
+    def _can_make_a_card(cls, settings: tuple[SettingName, ...]) -> tuple[SettingName, ...]:
+        if not {HARD, EXAMPLES} <= {*settings} or not {*TUNED} & {*settings}:
+            raise ValueError(f"a card needs {HARD}, {EXAMPLES}, and {SOFT} or {MIXTURE}")
+        return tuple(name for name in SETTINGS if name in settings)
+
+    def differs_from(self, other: "ProbeSpec") -> list[str]:
+        """Return what both ask for differently, apart from how far to go."""
+        open_ended = ("minutes", "settings", "seconds_per_unit")
+        fields = (name for name in type(self).model_fields if name not in open_ended)
+        return [name for name in fields if getattr(self, name) != getattr(other, name)]
 
 
 def prompts_of(facts_of: str, given: Sequence[str] | None, data: Path | None) -> tuple[str, ...]:
@@ -108,8 +121,8 @@ def relations_in_order(spec: ProbeSpec, data: Path | None) -> tuple[str, ...]:
 def sweep_of(spec: ProbeSpec, relations: Sequence[str], seeds: int, store: Path) -> SweepSpec:
     """Return the sweep over some relations, with the first of the seeds."""
     settings = {
-        name: setting | ({} if setting.get("tuned") is False else {"seeds": list(SEEDS[:seeds])})
-        for name, setting in _SETTINGS.items()
+        name: _SETTINGS[name] | ({} if _SETTINGS[name].get("tuned") is False else {"seeds": list(SEEDS[:seeds])})
+        for name in spec.settings
     }
     return SweepSpec.model_validate(
         {
@@ -123,6 +136,7 @@ def sweep_of(spec: ProbeSpec, relations: Sequence[str], seeds: int, store: Path)
             "test_facts": spec.test_facts,
             "facts_seed": spec.seed,
             "answers": spec.answers,
+            "best_only": True,
             "settings": settings,
         }
     )

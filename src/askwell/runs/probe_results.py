@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from askwell.data.names import cardinalities, relation_label
 from askwell.errors import BadFile
+from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import Outcome
 from askwell.files import problem_in, read_text, write_whole
 from askwell.runs.folder import Run
@@ -28,8 +29,8 @@ class ProbedFact(NamedTuple):
 
     x: str
     y: str
-    rank: float | None
-    """None if it is only known that ten others are more probable."""
+    is_first: bool
+    """Whether y is ranked first, other right answers of x left out."""
     log_probability: float | None
     """Of y; None if it is impossible."""
     answer: str
@@ -37,20 +38,10 @@ class ProbedFact(NamedTuple):
     probability: float
     is_right: bool
     """Whether the answer is any of the right ones."""
-    control_rank: float | None
-    """With the control that is best on dev."""
+    by_control: bool
+    """Whether the control that is best on dev, and needs no knowledge, ranks y first."""
     train_lines: int
     """How often y occurs in train."""
-
-    @property
-    def is_first(self) -> bool:
-        """Whether y is ranked first, other right answers of x left out."""
-        return self.rank is not None and self.rank <= 1
-
-    @property
-    def is_first_of_control(self) -> bool:
-        """Whether the control, which needs no knowledge, ranks y first."""
-        return self.control_rank is not None and self.control_rank <= 1
 
 
 class ProbedRun(BaseModel):
@@ -84,7 +75,7 @@ class ProbedRun(BaseModel):
     left_out: int
     """Test facts that could not be asked."""
     unsettled: int
-    """Facts whose search was cut before the rank was known."""
+    """Facts whose search was cut before it was known whether y is the best answer."""
     environment: Environment
 
     @property
@@ -98,14 +89,14 @@ class ProbedRun(BaseModel):
         return self.environment.seconds or 0.0
 
     def outcomes(self, *, of_control: bool = False) -> list[Outcome]:
-        """Return the outcomes of its facts, or those of its control, of which only ranks are known."""
+        """Return the outcomes of its facts, or those of its control. Of ranks it is known whether they are 1."""
         return [
             Outcome(
                 relation=self.relation,
                 x=fact.x,
                 y=fact.y,
                 golds=(fact.y,),
-                rank=_rank(fact.control_rank if of_control else fact.rank),
+                rank=1.0 if (fact.by_control if of_control else fact.is_first) else math.inf,
                 raw_rank=math.nan,
                 log_probability=math.nan
                 if of_control
@@ -115,10 +106,6 @@ class ProbedRun(BaseModel):
             )
             for fact in self.facts
         ]
-
-
-def _rank(rank: float | None) -> float:
-    return math.inf if rank is None else rank
 
 
 def in_short(run: Run, task: RunTask, data: Path | None) -> ProbedRun:
@@ -131,12 +118,12 @@ def in_short(run: Run, task: RunTask, data: Path | None) -> ProbedRun:
         ProbedFact(
             one.x,
             one.y,
-            _finite(one.rank),
+            one.rank <= 1,
             None if one.log_probability == -math.inf else round(one.log_probability, 3),
             one.answers[0] if one.answers else "",
             round(one.probabilities[0], 3) if one.probabilities else 0.0,
             one.raw_rank == 1 or bool({*one.answers[:1]} & {*one.golds}),
-            _finite(ranks.get((one.x, one.y), math.inf)),
+            ranks.get((one.x, one.y), math.inf) <= 1,
             lines[one.y],
         )
         for one in run.test
@@ -155,21 +142,17 @@ def in_short(run: Run, task: RunTask, data: Path | None) -> ProbedRun:
         answers=record.test.answers,
         dev=None if record.dev is None else record.dev.score("P@1"),
         control=control,
-        control_dev=None if found is None else found.controls[found.control].dev,
+        control_dev=None if found is None else found.controls[found.control]["dev"],
         bits=None if found is None or found.bits is None else round(found.bits.bits, 3),
         facts=tuple(facts),
         left_out=record.test.left_out_count,
-        unsettled=record.test.unsettled,
+        unsettled=sum(not METRICS["P@1"].is_known(one) for one in run.test),
         environment=record.environment,
     )
 
 
 def _by_fact(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], float]:
     return {(one.x, one.y): one.rank for one in outcomes}
-
-
-def _finite(rank: float) -> float | None:
-    return rank if math.isfinite(rank) else None
 
 
 def read_results(path: Path) -> dict[str, ProbedRun]:

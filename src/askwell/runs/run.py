@@ -116,10 +116,14 @@ def run(
             candidates=candidates,
             facts=made.facts,
             controls=controls,
+            top=1 if spec.best_only else 10,
+            best_only=spec.best_only,
+            prompts=not spec.best_only,
             seed=spec.seed,
             progress=work.asking("test and dev facts"),
         )
-        trust = trust_of(examination, progress=work.asking("nearest words")) if controls else None
+        measures_trust = controls and not spec.best_only
+        trust = trust_of(examination, progress=work.asking("nearest words")) if measures_trust else None
     took = {"began": date, "seconds": round(time.monotonic() - began, 3), "seconds_to_load": seconds_to_load}
     record = _record(work, made, examination, trust, environment().model_copy(update=took))
     if spec.training is not None or spec.baseline is not None or start is not None:

@@ -5,14 +5,16 @@
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import kind_of_facts
-from askwell.data.facts import Relation
+from askwell.data.facts import Fact, Relation
 from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
 from askwell.errors import BadFile, BadOption
 from askwell.evaluation.examine import evaluate_split
+from askwell.evaluation.outcomes import read_outcomes
 from askwell.evaluation.selective import dev_answers, need_dev_answers
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
@@ -24,6 +26,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, lm_source, read_description, tokenizer_source
 
 Note = Callable[[str], None]
+T = TypeVar("T")
 
 
 def find_mixture(path: str, where: str | None, note: Note) -> str:
@@ -135,6 +138,20 @@ def own_relation(
     split = split_by or (None if description.relation is None else description.relation.split_by)
     seed = description.mixture_spec.seed
     return load_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
+
+
+def dev_facts_of(folder: str, most: int) -> list[Fact]:
+    """Return some dev facts of the run that a mixture was saved in, spread evenly; none if it was not saved in a run,
+    or is on the hub."""
+    from askwell.runs.folder import DEV_OUTCOMES  # here, since a saved mixture is asked without any record of runs
+
+    path = Path(folder).parent / DEV_OUTCOMES
+    return [Fact(one.x, one.y) for one in spread(read_outcomes(path), most)] if path.is_file() else []
+
+
+def spread(items: Sequence[T], most: int) -> list[T]:
+    """Return at most so many of some items, spread evenly."""
+    return [items[number * len(items) // most] for number in range(most)] if len(items) > most else list(items)
 
 
 def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:

@@ -15,6 +15,8 @@ DeviceKind = Literal["cpu", "cuda", "mps"]
 Digits = Literal["float32", "bfloat16", "float16", "float64"]
 ControlKind = Literal["random-weights", "random-embeddings"]
 """LMs that know nothing: all weights drawn at random, or only the word embeddings."""
+TYPED = "given"
+"""The name of prompts that are in no file, but were typed."""
 
 
 class PromptText(Spec):
@@ -75,6 +77,9 @@ class RunSpec(Spec):
     """How AutoPrompt searches."""
     fine_tuning: FineTuningSpec | None = None
     """How the whole LM is tuned."""
+    best_only: Annotated[bool, Field(exclude_if=lambda only: not only)] = False
+    """Find out only whether y is the best answer (P@1), which is much quicker where answers have any length; later
+    ranks are bounds, and measures of trust are left out."""
     start: Annotated[Start | None, Field(exclude_if=lambda start: start is None)] = None
     """The mixture of another LM that this one is carried over from; None if it starts from words."""
 
@@ -231,6 +236,9 @@ class SweepSpec(Spec):
     answers: AnswersChoice = "auto"
     """The answers of all settings that do not choose their own: one token of the LM, any length, or (auto) any length
     for an LM if one of the relations needs it."""
+    best_only: bool = False
+    """Find out only whether y is the best answer (P@1), which is much quicker where answers have any length; later
+    ranks are bounds, and measures of trust are left out."""
     data: str | None = None
     """The data folder, which contains facts/ and prompts/."""
     threads: int = Field(default=1, ge=1, le=1024)
@@ -256,23 +264,11 @@ class SweepSpec(Spec):
         return [{"source": lm} if isinstance(lm, str) else lm for lm in lms] if isinstance(lms, list) else lms
 
     @model_validator(mode="after")
-    def _settings_name_prompts_that_are_there(self) -> "SweepSpec":
-        for name, setting in self.settings.items():
-            for prompts in setting.prompts or ():
-                if prompts not in self.prompts:
-                    meant = did_you_mean(prompts, self.prompts)
-                    raise ValueError(f"settings.{name}.prompts: there are no prompts named {prompts!r}{meant}")
-        return self
-
-    @model_validator(mode="after")
-    def _limits_prompts_that_are_there(self) -> "SweepSpec":
-        for name in self.most_prompts:
+    def _fits_together(self) -> "SweepSpec":
+        named = [(f"settings.{name}.prompts", one) for name, of in self.settings.items() for one in of.prompts or ()]
+        for where, name in (*named, *(("most_prompts", name) for name in self.most_prompts)):
             if name not in self.prompts:
-                raise ValueError(f"most_prompts: there are no prompts named {name!r}{did_you_mean(name, self.prompts)}")
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_planned(self) -> "SweepSpec":
+                raise ValueError(f"{where}: there are no prompts named {name!r}{did_you_mean(name, self.prompts)}")
         self.check_size(len(self.facts))
         return self
 

@@ -14,7 +14,7 @@ from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.files import hash_json, hash_of, read_tensors, refuse_later_version, write_tensors
-from askwell.specs.training_spec import TrainingSpec
+from askwell.specs.training_spec import AutoPromptSpec, TrainingSpec
 from askwell.training.history import HistoryLine
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ class State:
     """The budget in pairs, where it was measured from minutes."""
 
 
-def run_id(mixture: "Mixture", relation: Relation, spec: TrainingSpec, candidates: Candidates | None = None) -> str:
+def run_id(
+    mixture: "Mixture", relation: Relation, spec: TrainingSpec | AutoPromptSpec, candidates: Candidates | None = None
+) -> str:
     """Return a hash of everything that determines a training run: LM, prompts, facts, settings, first state, precision
     and device."""
     return hash_json(

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -247,7 +247,8 @@ def _train(
                 tell(0, line)
             if fits_lengths(answers, spec):
                 best = state.kept[best_of(state.history, spec.kept_by).round]
-                mixture.load_state_dict(_with_hard_prompts(best))
+                hard = {name: torch.zeros_like(value) for name, value in best.items() if name.startswith("deltas.")}
+                mixture.load_state_dict({**best, **hard, "vectors": best["initial_vectors"]})
                 fit_lengths(answers, _spread(train_facts, facts_to_fit(state.prompts)))
                 fitted = {name: value for name, value in _copy(mixture).items() if name.startswith("lengths.")}
                 mixture.load_state_dict(best | fitted)
@@ -325,12 +326,6 @@ def _score(
     """Score the mixture on dev after this many pairs, and return the line for its history."""
     scores, prompts = score_facts(answers, dev, relation), answers.prompts
     return HistoryLine(round_, pairs, train_loss, scores, prompts.effective_prompts, prompts.temperature)
-
-
-def _with_hard_prompts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a state of a mixture with the prompts' vectors as they were before tuning."""
-    hard = {name: torch.zeros_like(value) for name, value in state.items() if name.startswith("deltas.")}
-    return {**state, **hard, "vectors": state["initial_vectors"]}
 
 
 def _copy(mixture: Mixture) -> dict[str, Tensor]:

@@ -39,8 +39,9 @@ PLATEAU_SCORES = 17
 """If fewer dev scores than this fit into the limit, they cannot decide when to stop, and the run is one cycle."""
 _COST_OF_SCORE = 1 / 3
 """The cost of a pair that is only asked, as on dev, relative to one that is trained on."""
-_MOST_OF_SCORE, _LEAST_SCORED = 1 / 12, 32
-"""One dev score costs at most this fraction of the training, unless fewer dev facts than this would be left."""
+_MOST_OF_STRETCH, _MOST_OF_SCORE, _LEAST_SCORED = 1 / 6, 1 / 12, 32
+"""One dev score costs at most the first fraction of the stretch before it; if the run is one cycle, at most the second
+fraction of all training. At least this many dev facts are asked."""
 _MOST_OF_SCORES = 1 / 8
 """If such a run is one cycle, all dev scores but the first cost at most this fraction of the training; there is always
 one at the end."""
@@ -164,7 +165,18 @@ def scored_dev_facts(spec: TrainingSpec, *, facts: int, dev_facts: int, prompts:
     if spec.recipe != "plateau":
         return dev_facts
     pairs = spec.pairs or default_pairs(prompts) if spec.epochs is None else spec.epochs * facts * prompts
-    return min(dev_facts, max(_LEAST_SCORED, int(round(pairs * _MOST_OF_SCORE / (_COST_OF_SCORE * prompts), 6))))
+    stretch = max(PLATEAU_STRETCH, PLATEAU_FACTS * prompts)
+    each_time = max(_LEAST_SCORED, int(stretch * _MOST_OF_STRETCH / (_COST_OF_SCORE * prompts) + 1e-6))
+    few_times = max(_LEAST_SCORED, int(round(pairs * _MOST_OF_SCORE / (_COST_OF_SCORE * prompts), 6)))
+    every = stretch * _stretches_between(min(dev_facts, each_time) * prompts, stretch)
+    is_followed = spec.patience is not None or pairs >= PLATEAU_SCORES * every
+    return min(dev_facts, each_time if is_followed else few_times)
+
+
+def _stretches_between(asked: int, trained: int) -> int:
+    """Return how many stretches there are between two dev scores, from the pairs that a score asks and those that a
+    stretch trains on."""
+    return max(1, int(_COST_OF_SCORE * asked / (_MOST_OF_STRETCH * trained) + 1e-6))
 
 
 def fall_of_second_half(history: Sequence[HistoryLine]) -> float:
@@ -206,8 +218,7 @@ def schedule_of(
     passes = budget / (facts * prompts) if spec.epochs is None else spec.epochs
     steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
     of_stretch = max(ceil(PLATEAU_STRETCH / (batch * prompts)), ceil(PLATEAU_FACTS / batch))
-    # Dev is scored as often as it can be without costing more than the training in between.
-    score_every = max(1, round(_COST_OF_SCORE * dev_facts / (of_stretch * batch)))
+    score_every = _stretches_between(dev_facts, of_stretch * batch)
     if spec.recipe == "plateau" and (spec.patience is not None or steps >= PLATEAU_SCORES * score_every * of_stretch):
         ends = tuple(min(end, steps) for end in range(of_stretch, steps + of_stretch, of_stretch)) if steps else ()
         return Schedule(facts, prompts, batch, ends, score_every, spec.patience, spec.recipe, seed)

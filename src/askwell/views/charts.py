@@ -10,7 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from askwell.views.drawing import LINES, MARKERS, Chart, chart_style, heading, light, new_figure, percent_axis, place
+from askwell.views.drawing import (
+    LINES,
+    MARKERS,
+    Chart,
+    chart_style,
+    heading,
+    light,
+    new_figure,
+    percent_axis,
+    place,
+    text_width,
+)
 from askwell.views.printable import shortened
 
 _ACROSS = 3
@@ -67,7 +78,7 @@ def panels_chart(panels: Mapping[str, Mapping[str, Curve]], *, measure: str, tra
     return Chart(figure, f"{measure} against {trained}", f"{told}.")
 
 
-_GAP_WIDTH, _GAP_ROW, _GAP_LABELS = 640.0, 30.0, 290
+_GAP_WIDTH, _GAP_ROW, _GAP_LEFT = 460.0, 44.0, 12
 _TO_ITS_DOT = 10.0  # from a dot to its figure, in pixels
 
 
@@ -86,7 +97,7 @@ class Gap:
 def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> Chart:
     """Draw two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
     figure = new_figure(_GAP_WIDTH, 62 + _GAP_ROW * len(gaps))
-    axes = place(figure, left=_GAP_LABELS, top=32, right=22, bottom=30)
+    axes = place(figure, left=_GAP_LEFT, top=32, right=22, bottom=30)
     marks = {"first": _mark("o", "first", filled=True), "second": _mark("D", "second", filled=False)}
     for mark, name in zip(marks.values(), (first, second), strict=True):
         axes.plot([], [], label=name, **mark)
@@ -107,11 +118,12 @@ def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) ->
     axes.set_xlim(-9, 109)
     axes.set_ylim(len(gaps) - 0.5, -0.5)
     percent_axis(axes, "x", sign=True)
-    axes.set_yticks(range(len(gaps)), [gap.label for gap in gaps])
-    for label, gap in zip(axes.get_yticklabels(), gaps, strict=True):
-        label.set_color(light("pale" if gap.aside else "ink"))
+    axes.set_yticks([])
+    for row, gap in enumerate(gaps):  # above its dots, so that the chart is narrow enough for a phone
+        colour = light("pale" if gap.aside else "ink")
+        axes.annotate(gap.label, (-8, row), xytext=(0, 9), textcoords="offset points", color=colour, zorder=4)
     _rows_only(axes)
-    _legend_above(figure, _GAP_LABELS)
+    _legend_above(figure, _GAP_LEFT)
     told = []
     for gap in gaps:
         one, other = ("none" if share is None else f"{share:.1f}" for share in (gap.first, gap.second))
@@ -134,7 +146,7 @@ def _legend_above(figure: Figure, left: int) -> None:
     figure.legend(loc="upper left", ncols=len(names), frameon=False, bbox_to_anchor=corner)
 
 
-_INTERVAL_WIDTH, _INTERVAL_ROW, _INTERVAL_LABELS = 720.0, 36.0, 250
+_INTERVAL_WIDTH, _INTERVAL_ROW = 470.0, 36.0
 _MARKS = (("o", "pale"), ("o", "first"), ("D", "second"), ("s", "series-1"))
 """Markers and colours; the first, of untuned prompts, is hollow."""
 
@@ -153,19 +165,18 @@ class IntervalRow:
 def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measure: str) -> Chart:
     """Draw scores with their intervals: a row for each way of asking, in it a mark for each kind of run."""
     places, labels = _places(rows)
-    figure = new_figure(_INTERVAL_WIDTH, 86 + _INTERVAL_ROW * (places[-1] + 1 if places else 1))
-    axes = place(figure, left=_INTERVAL_LABELS, top=40, right=30, bottom=46)
+    left = 20 + round(max((text_width(label, 12.0) for label in labels.values()), default=0))
+    figure = new_figure(left + _INTERVAL_WIDTH, 86 + _INTERVAL_ROW * (places[-1] + 1 if places else 1))
+    axes = place(figure, left=left, top=40, right=30, bottom=46)
     looks = zip(_distinct(kinds), _MARKS, strict=False)
     marks = {kind: _mark(shape, role, filled=role != "pale") for kind, (shape, role) in looks}
     for kind, mark in marks.items():
         axes.plot([], [], label=kind, **mark)
     for row, at in zip(rows, places, strict=True):
-        for number, (kind, mark) in enumerate(marks.items()):
-            if kind not in row.marks:
-                continue
+        for number, kind in enumerate(kind for kind in marks if kind in row.marks):
             score, low, high = row.marks[kind]
-            y = at + 0.22 * (number - (len(kinds) - 1) / 2)  # so that no interval hides another
-            colour = mark["markeredgecolor"]
+            y = at + 0.22 * (number - (len(row.marks) - 1) / 2)  # so that no interval hides another
+            mark, colour = marks[kind], marks[kind]["markeredgecolor"]
             axes.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
             axes.plot([score], [y], clip_on=False, zorder=3, **mark)
     axes.set_xlim(-2, 102)
@@ -177,7 +188,7 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
         label.set_color(light("ink"))
         label.set_fontweight("normal" if at in places else "bold")
     _rows_only(axes)
-    _legend_above(figure, _INTERVAL_LABELS)
+    _legend_above(figure, left)
     told = []
     for row in rows:
         scores = ", ".join(f"{kind} {score:.1f}" for kind, (score, _, _) in row.marks.items())

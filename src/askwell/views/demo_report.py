@@ -1,4 +1,4 @@
-"""The demo: a built-in sweep over relations of the testbed, and the ordinary report on its runs."""
+"""The demo: a built-in sweep over relations of the second testbed, and the ordinary report on its runs."""
 
 import shlex
 from collections.abc import Sequence
@@ -6,40 +6,42 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from askwell.data.testbed import PREFIX, lm_folder, testbed_relation
+from askwell.data.testbed import SECOND, lm_folder, testbed_relation
 from askwell.errors import BadOption
 from askwell.files import write_whole
 from askwell.runs.folder import Run
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
 from askwell.specs.run_spec import SweepSpec
-from askwell.views.document import Code, Section
+from askwell.views.document import Code, Paragraph, Section
 from askwell.views.study import Study, report_page, study_of
 from askwell.views.study_rows import read_texts
 from askwell.views.to_html import page_html
 
 _DEMO = read_texts("demo.toml")
 RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_DEMO["quick"]["relations"])
+ELSEWHERE = Section("Is it always so?", (Paragraph(_DEMO["elsewhere"]),))
+"""What the other testbed shows, where mixtures are not needed."""
 _REPORT = "report.html"
 
 
 def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, quick: bool = False) -> SweepSpec:
     """Return the sweep for these choices; invalid ones are refused before any work is done."""
-    if not lm.startswith(PREFIX):
+    if not lm.startswith(SECOND):
         raise BadOption(
-            f"--lm {lm}: the demo compares answers with what the LM was told, so it needs one of the testbed's LMs, "
-            f"e.g. {PREFIX}bert"
+            f"--lm {lm}: the demo compares answers with what the LM was told and in which words, so it needs "
+            f"{SECOND}bert or {SECOND}causal"
         )
     lm_folder(lm)  # refuses an LM that does not exist
     if quick and names:
         raise BadOption("--quick chooses its own relation; leave out --quick or --relations")
-    bare = [name.removeprefix(PREFIX) for name in names or (QUICK_RELATIONS if quick else RELATIONS)]
+    bare = [name.removeprefix(SECOND) for name in names or (QUICK_RELATIONS if quick else RELATIONS)]
     for name in bare:
-        testbed_relation(name)
+        testbed_relation(SECOND + name)
     if repeated := sorted({name for name in bare if bare.count(name) > 1}):
         raise BadOption(f"--relations names {', '.join(repeated)} twice")
     sweep = _DEMO["sweep"]
-    chosen = {"lms": [{"source": lm}], "facts": [PREFIX + name for name in bare], "seeds": [seed], "facts_seed": seed}
+    chosen = {"lms": [{"source": lm}], "facts": [SECOND + name for name in bare], "seeds": [seed], "facts_seed": seed}
     if quick:
         settings = {name: sweep["settings"][name] for name in _DEMO["quick"]["settings"]}
         chosen |= _DEMO["quick"]["sweep"] | {"settings": settings}
@@ -60,11 +62,11 @@ class Demo:
     @property
     def findings(self) -> list[str]:
         """What was found, as sentences."""
-        return [sentence for part in self.study.sets for found in part.findings for sentence in found.sentences()]
+        return [sentence for part in self.study.sets for found in part.findings for sentence in found.sentences]
 
     def as_json(self) -> dict[str, Any]:
         """Return what was found and in which runs, with all figures of the report."""
-        relations = (run.record.spec.relation.removeprefix(PREFIX) for run in self.study.runs)
+        relations = (run.record.spec.relation.removeprefix(SECOND) for run in self.study.runs)
         return {
             "lm": self.lm,
             "seed": self.seed,
@@ -81,11 +83,11 @@ def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:
     lm, seed = sweep.lms[0].source, sweep.seeds[0]
     study = study_of([store.read(task.spec.id) for task in plan.runs])
     is_quick = sweep == demo_sweep(lm, seed=seed, quick=True)
-    which = "--quick" if is_quick else f"--relations {' '.join(name.removeprefix(PREFIX) for name in sweep.facts)}"
+    which = "--quick" if is_quick else f"--relations {' '.join(name.removeprefix(SECOND) for name in sweep.facts)}"
     page = report_page(study, store.folder.name, f"askwell demo --lm {lm} {which} --seed {seed}")
     steps = tuple(next_steps(lm, store.folder, study.runs))
-    sections = (*page.sections, Section("What to try next", (Code(steps),)))
-    page = replace(page, title=_DEMO["title"].format(lm=lm), lead=_DEMO["lead"], sections=sections)
+    sections = (*page.sections, ELSEWHERE, Section("What to try next", (Code(steps),)))
+    page = replace(page, title=_DEMO["title"].format(lm=lm), lead=_DEMO["lead"], about=(), sections=sections)
     write_whole(store.folder / _REPORT, page_html(page))
     return Demo(lm, seed, store.folder / _REPORT, study, steps)
 
@@ -93,21 +95,21 @@ def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:
 def next_steps(lm: str, out: Path, runs: Sequence[Run]) -> list[tuple[str, str]]:
     """Return commands to try after the demo, with what each does."""
     specs = [run.record.spec for run in runs]
-    asked = {spec.relation.removeprefix(PREFIX) for spec in specs}
-    first = specs[0].relation.removeprefix(PREFIX)
-    here, of_first = shlex.quote(str(out)), f"relation = '{PREFIX}{first}'"
-    mixture = f"{of_first} and setting = 'mixture'"
-    deep = (f'askwell show {here} --where "{of_first} and deep"', "See how far the deep mixture moves each layer.")
-    x = runs[0].test[0].x if runs[0].test else "France"
-    other_lm = f"{PREFIX}causal" if lm != f"{PREFIX}causal" else f"{PREFIX}bert"
+    asked = {spec.relation.removeprefix(SECOND) for spec in specs}
+    first = specs[0].relation.removeprefix(SECOND)
+    here, of_first = shlex.quote(str(out)), f"relation = '{SECOND}{first}'"
+    x = runs[0].test[0].x if runs[0].test else "x"
+    other_lm = f"{SECOND}causal" if lm != f"{SECOND}causal" else f"{SECOND}bert"
     whole = (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}.")
     return [
         (f'askwell ask {here} {shlex.quote(x)} --where "{of_first}"', f"Ask the best mixture for {first} about any x."),
-        (f'askwell show {here} --where "{mixture}"', "See the soft prompts of the mixture in the terminal."),
-        *([deep] if any(spec.mixture.deep for spec in specs) else []),
+        (
+            f"askwell show {here} --where \"{of_first} and setting = 'soft'\"",
+            "See in the terminal what the soft prompts are near to.",
+        ),
         *([] if asked == {*RELATIONS} else [whole]),
-        (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix(PREFIX)}-demo", "The same with another LM."),
-        ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
+        (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix(SECOND)}-demo", "The same with another LM."),
+        ("askwell testbed", "List all relations, prompts and LMs of the testbeds."),
         (
             'askwell train --lm bert-base-cased --facts facts.csv --prompts "[X] was born in [Y] ." --out mine',
             "Ask your own LM about your own facts, in columns x and y.",

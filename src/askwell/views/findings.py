@@ -6,7 +6,7 @@ and all prompts with themselves before tuning, whatever the outcome.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +23,7 @@ from askwell.views.document import (
     Column,
     ColumnGroup,
     Drawing,
+    Paragraph,
     Points,
     Row,
     Section,
@@ -32,14 +33,13 @@ from askwell.views.document import (
 )
 from askwell.views.printable import NONE, counted, listed, shortened, signed
 from askwell.views.run_facts import answer_cell
-from askwell.views.study_cells import DEEP, INIT, SOFT, RunGroup, Step, change_of, place_of
+from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, in_words, place_of
 from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
-from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
+from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, is_told, known_parts
 
 _CHANCE = 0.05
 """From this p-value on, a difference may be chance."""
-_KINDS = {INIT: "untuned", SOFT: "tuned", DEEP: "tuned at all layers"}
-_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 46
+_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 60
 Parts = Mapping[str, Sequence[Outcome]]
 
 
@@ -54,7 +54,12 @@ class FoundCell:
     @property
     def label(self) -> str:
         """What it is, in words."""
-        return f"{self.line.label}, {_KINDS.get(self.kind, self.kind)}"
+        return f"{self.line.label}, {in_words(self.kind)}"
+
+    @property
+    def quoted(self) -> str:
+        """Its label in a sentence; a prompt that was typed is in quotation marks already."""
+        return self.label if "“" in self.label else f"“{self.label}”"
 
     @property
     def score(self) -> float:
@@ -73,24 +78,28 @@ class FoundCell:
             _told_parts(one for of_seed in self.group.outcomes.values() for one in of_seed) if self.has_outcomes else {}
         )
 
-    def shares(self, relation: str | None = None) -> list[float | None]:
-        """Return its P@1 on told and on withheld facts of one relation or all, or on all facts where that is not
+    def shares(self, relations: Collection[str] | None = None) -> list[float | None]:
+        """Return its P@1 on told and on withheld facts of some or all relations, or on all facts where that is not
         known."""
         if self.parts:
-            return _shares(self.parts, relation)
-        return [self.score if relation is None else self.group.among([relation]).score("P@1").mean]
+            return _shares(self.parts, relations)
+        return [(self.group if relations is None else self.group.among(relations)).score("P@1").mean]
+
+    def was_asked(self, relations: Collection[str]) -> bool:
+        """Tell whether it was asked about all of these relations."""
+        return {*relations} <= {*self.group.relations}
 
 
 def _told_parts(outcomes: Iterable[Outcome]) -> Parts:
     return known_parts([*outcomes]).get("told", {})
 
 
-def _shares(parts: Parts, relation: str | None) -> list[float | None]:
-    return [_share(parts.get(part, ()), relation) for part in (TOLD, WITHHELD)]
+def _shares(parts: Parts, relations: Collection[str] | None) -> list[float | None]:
+    return [_share(parts.get(part, ()), relations) for part in (TOLD, WITHHELD)]
 
 
-def _share(outcomes: Sequence[Outcome], relation: str | None) -> float | None:
-    of = [outcome.rank <= 1 for outcome in outcomes if relation in (None, outcome.relation)]
+def _share(outcomes: Sequence[Outcome], relations: Collection[str] | None) -> float | None:
+    of = [outcome.rank <= 1 for outcome in outcomes if relations is None or outcome.relation in relations]
     return 100 * sum(of) / len(of) if of else None
 
 
@@ -102,10 +111,18 @@ class LMFindings:
     cells: tuple[FoundCell, ...]
     trust: tuple[CellTrust, ...]
 
+    def _merit(self, cell: FoundCell) -> tuple[int, float]:
+        return len(cell.group.relations), self._score(cell)
+
+    @property
+    def merit(self) -> tuple[int, float]:
+        """About how many relations its best prompts were asked, and their P@1."""
+        return self._merit(self.best)
+
     @property
     def best_tuned(self) -> FoundCell | None:
-        """The tuned prompts with the highest P@1."""
-        return max((cell for cell in self.cells if cell.kind != INIT), key=lambda cell: cell.score, default=None)
+        """The tuned prompts with the highest P@1, of those asked about the most relations."""
+        return max((cell for cell in self.cells if cell.kind != INIT), key=self._merit, default=None)
 
     @property
     def best_untuned(self) -> FoundCell | None:
@@ -113,76 +130,95 @@ class LMFindings:
         tuned = self.best_tuned
         relations = None if tuned is None else tuned.group.relations
         untuned = (cell for cell in self.cells if cell.kind == INIT and relations in (None, cell.group.relations))
-        return max(untuned, key=lambda cell: cell.score, default=None)
+        return max(untuned, key=self._merit, default=None)
 
+    @property
+    def best(self) -> FoundCell:
+        """The best tuned prompts, or the best ones where none were tuned."""
+        return self.best_tuned or max(self.cells, key=self._merit)
+
+    @cached_property
     def sentences(self) -> list[str]:
-        """Return what was found, the most important first."""
+        """What was found, the most important first."""
         return [
-            *self._headline(),
-            *self._steps(INIT, SOFT, "Tuning the same prompts"),
+            self._headline(),
             *self._told(),
+            *self._steps(INIT, SOFT, "Tuning the same prompts"),
+            *self._steps(INIT, WEIGHTS, "Tuning nothing but their weights"),
             *self._steps(SOFT, DEEP, "Tuning all layers rather than the first"),
             *self._control(),
         ]
 
-    def _headline(self) -> list[str]:
-        tuned, untuned = self.best_tuned, self.best_untuned
-        best = tuned or untuned
-        if best is None:
-            return []
-        answers = f"{self.lm} answers {best.score:.1f} % of {counted(best.group.facts, 'test fact')} correctly"
+    @cached_property
+    def _are_parted(self) -> bool:
+        """Whether it is known for all cells which facts the LM was told; only these count then."""
+        return all(cell.parts.get(TOLD) for cell in self.cells)
+
+    def _score(self, cell: FoundCell) -> float:
+        told = cell.shares()[0] if self._are_parted else None
+        return cell.score if told is None else told
+
+    def _change(self, before: RunGroup | None, after: RunGroup | None) -> Step | None:
+        return change_of(before, after, "P@1", is_told if self._are_parted else None)
+
+    def _headline(self) -> str:
+        tuned, untuned, best = self.best_tuned, self.best_untuned, self.best
+        facts = counted(best.group.facts, "test fact")
+        if self._are_parted:
+            facts = f"{counted(len(best.parts[TOLD]) // len(best.group.outcomes), 'fact')} that it was told"
+        answers = f"Of {facts}, {self.lm} answers {self._score(best):.1f} % correctly"
         if tuned is None or untuned is None:
-            return [f"{answers}, asked with {best.label}."]
-        verdict = _verdict(change_of(untuned.group, tuned.group, "P@1"), tuned.score - untuned.score)
-        return [
-            f"{answers} with tuned prompts ({self._best_of(tuned)}), {untuned.score:.1f} % with untuned ones "
-            f"({self._best_of(untuned)}): {verdict}."
-        ]
+            return f"{answers}, asked with {best.label}."
+        verdict = _verdict(self._change(untuned.group, tuned.group), self._score(tuned) - self._score(untuned))
+        of_tuned, of_untuned = self._best_of(tuned), self._best_of(untuned)
+        others = "the same untuned" if of_tuned == of_untuned else f"untuned ones ({of_untuned})"
+        return f"{answers} with tuned prompts ({of_tuned}), {self._score(untuned):.1f} % with {others}: {verdict}."
 
     def _best_of(self, cell: FoundCell) -> str:
-        of = sum((other.kind == INIT) == (cell.kind == INIT) for other in self.cells)
+        rivals = (other for other in self.cells if other.group.relations == cell.group.relations)
+        of = sum((other.kind == INIT) == (cell.kind == INIT) for other in rivals)
         name = cell.line.label if cell.kind in (INIT, SOFT) else cell.label
         return name if of == 1 else f"{name}; the best of {of}"
 
     def _told(self) -> list[str]:
-        other = self.best_untuned
-        cell = self.best_tuned or other
-        if cell is None or not all(cell.parts.get(part) for part in (TOLD, WITHHELD)):
+        cell, other = self.best, self.best_untuned
+        if not all(cell.parts.get(part) for part in (TOLD, WITHHELD)):
             return []
         told, withheld = (share or 0.0 for share in cell.shares())
-        others = {f"“{other.label}”": other.shares()} if other not in (None, cell) and other.parts else {}
-        if (of_control := self.most_frequent()) is not None:
-            others["always giving the most frequent answer of train"] = of_control
-        beside = "".join(f"; {name}, {' and '.join(map(_percentage, shares))}" for name, shares in others.items())
-        said = (
-            "Withheld facts appear nowhere in the LM's text and follow from nothing in it, so a right answer to them "
-            f"is a guess, not knowledge. “{cell.label}” gets {_percentage(told)} of told facts right and "
-            f"{_percentage(withheld)} of withheld ones{beside}."
+        beside = (
+            f"; {other.quoted}, {_percentage(other.shares()[1])}" if other not in (None, cell) and other.parts else ""
         )
+        if (of_control := self.most_frequent()) is not None:
+            beside += f"; always giving the most frequent answer of train, {_percentage(of_control[1])}"
+        verdict = f"The {told - withheld:.1f} points between told and withheld facts come from what the LM was told."
         if _told_p(cell.parts) >= _CHANCE or told <= withheld:
-            return [said, "It is not clearly better on told facts: everything that it gets right may be a guess."]
-        gap = f"The {told - withheld:.1f} points between told and withheld facts come from what the LM was told."
-        return [said, gap]
+            verdict = "It is not clearly better on told facts: everything that it gets right may be a guess."
+        return [
+            "A right answer to a withheld fact, which appears nowhere in the LM's text and follows from nothing in it, "
+            f"is a guess: {cell.quoted} gets {_percentage(withheld)} of them right{beside}. {verdict}"
+        ]
 
     def _steps(self, before: str, after: str, what: str) -> list[str]:
         """Return where a step from one kind to the next helped, hurt, or made no clear difference."""
-        found: dict[str, list[str]] = {"clearly helps": [], "makes no clear difference to": [], "hurts": []}
+        found: dict[str, list[str]] = {}
         for line in dict.fromkeys(cell.line for cell in self.cells):
             first, second = line.group(before), line.group(after)
-            step = change_of(first, second, "P@1")
+            step = self._change(first, second)
             if first is None or second is None or step is None:
                 continue
             verdict = "makes no clear difference to"
-            if step.p is not None and step.p < _CHANCE:
+            if step.p is None:
+                verdict = "changes, untested since single answers before tuning are not kept,"
+            elif step.p < _CHANCE:
                 verdict = "clearly helps" if step.gain > 0 else "hurts"
-            scores = " → ".join(f"{group.score('P@1').mean:.1f}" for group in (first, second))
-            found[verdict].append(f"{line.label} ({scores})")
-        found = {verdict: names for verdict, names in found.items() if names}
+            scores = (self._score(FoundCell(line, kind, of)) for kind, of in ((before, first), (after, second)))
+            found.setdefault(verdict, []).append(f"{line.label} ({' → '.join(f'{score:.1f}' for score in scores)})")
         tuned, untuned = self.best_tuned, self.best_untuned
         is_headline = tuned is not None and untuned is not None and tuned.line == untuned.line and before == INIT
         if not found or (is_headline and sum(map(len, found.values())) == 1):
             return []
-        return [f"{what} {'; it '.join(f'{verdict} {listed(names)}' for verdict, names in found.items())}."]
+        verdicts = (f"{verdict} {listed(found[verdict])}" for verdict in sorted(found))
+        return [f"{what} {'; it '.join(verdicts)}."]
 
     def _control(self) -> list[str]:
         tuned = self.best_tuned
@@ -195,27 +231,27 @@ class LMFindings:
         gain = knowledge.gain
         points = f"{abs(gain):.1f} points {'above' if gain >= 0 else 'below'}"
         return [
-            f"Answers that need no knowledge score {knowledge.control_score:.1f} at best; “{tuned.label}” is "
-            f"{points} them{'' if knowledge.is_there else ', which may be chance'}."
+            f"On all test facts, answers that need no knowledge score {knowledge.control_score:.1f} at best; "
+            f"{tuned.quoted} is {points} them{'' if knowledge.is_there else ', which may be chance'}."
         ]
 
-    def most_frequent(self, relation: str | None = None) -> list[float | None] | None:
+    def most_frequent(self, relations: Collection[str] | None = None) -> list[float | None] | None:
         """Return what the most frequent answers of train score, as `FoundCell.shares`; None if that was not kept."""
         cell = self.best_tuned
         if cell is None or any("test" not in run.controls.get(MAJORITY, {}) for run in cell.group.firsts):
             return None
         outcomes = [outcome for run in cell.group.firsts for outcome in run.controls[MAJORITY]["test"]]
-        return _shares(_told_parts(outcomes), relation) if cell.parts else [_share(outcomes, relation)]
+        return _shares(_told_parts(outcomes), relations) if cell.parts else [_share(outcomes, relations)]
 
 
 def _verdict(step: Step | None, difference: float) -> str:
     gain = difference if step is None else step.gain
     points = f"{signed(gain)} points"
+    if not round(gain, 1):
+        return "tuning makes no difference"
     if step is None or step.p is None:
         return f"tuning {'gains' if gain > 0 else 'makes a difference of'} {points}"
     p = "p < 0.001" if step.p < 0.001 else f"p = {step.p:.3f}"
-    if not round(gain, 1):
-        return "tuning makes no difference"
     if step.p >= _CHANCE:
         return f"the difference of {points} may be chance ({p}, paired permutation test)"
     better = "tuning helps" if gain > 0 else "the untuned prompts are better"
@@ -248,13 +284,19 @@ def findings_of(lines: Sequence[Line], trust: Sequence[CellTrust]) -> list[LMFin
     ]
 
 
-def finding_points(findings: Sequence[LMFindings]) -> list[Points]:
-    """Return the most important sentence on each LM, and then the other sentences on each."""
-    said = {found.lm: found.sentences() for found in findings}
-    details = [
-        Points(tuple(of_lm[1:]), lm if len(findings) > 1 else "") for lm, of_lm in said.items() if len(of_lm) > 1
-    ]
-    return [Points(tuple(of_lm[0] for of_lm in said.values() if of_lm)), *details]
+def finding_points(findings: Sequence[LMFindings]) -> tuple[Paragraph, list[Points]]:
+    """Return the most important sentence, and then the others on each LM."""
+    first = max(findings, key=lambda found: found.merit)
+    others = [found for found in findings if found is not first]
+    # Of LMs that were asked about other relations, none is said to be the best.
+    is_best = all(
+        found.best.group.relations == first.best.group.relations and found.merit < first.merit for found in others
+    )
+    said = {found.lm: list(found.sentences) for found in (first, *others)}
+    headline = said[first.lm].pop(0)
+    if others and is_best:
+        headline = f"Of {len(findings)} LMs, {first.lm} scores highest. {headline}"
+    return Paragraph(headline), [Points(tuple(of), lm if others else "") for lm, of in said.items() if of]
 
 
 def told_drawings(fact_set: str, findings: Sequence[LMFindings]) -> list[Drawing]:
@@ -268,59 +310,57 @@ def told_drawings(fact_set: str, findings: Sequence[LMFindings]) -> list[Drawing
         if (of_control := found.most_frequent()) is not None and len(of_control) == 2:
             gaps.append(Gap("most frequent answer", of_control[0], of_control[1], aside=True))
         chart = gaps_chart(gaps[:_MOST_CELLS], first="told", second="withheld", measure=f"P@1 {units_of(['P@1'])}")
-        drawings.append(Drawing(file_stem("told", fact_set, found.lm), chart, found.lm, TEXTS["told"]["what"]))
+        heading = found.lm if len(findings) > 1 else ""
+        drawings.append(Drawing(file_stem("told", fact_set, found.lm), chart, heading, TEXTS["told"]["what"]))
     return drawings
 
 
-def relation_tables(findings: Sequence[LMFindings]) -> list[Table]:
+def relation_tables(findings: Sequence[LMFindings], *, in_short: bool = False) -> list[Table]:
     """Return P@1 of every cell by relation, on told and withheld facts where that is known; nothing if it would have
-    too many relations, or say no more than the scores of the set."""
+    too many relations, or say no more than the scores of the set. In short, it is of told and withheld facts of all
+    relations together."""
     cells = [cell for found in findings for cell in found.cells]
     relations = sorted({relation for cell in cells for relation in cell.group.relations})
     parts = max((len(cell.shares()) for cell in cells), default=1)
-    if len(relations) > _MOST_RELATIONS or len(relations) * parts < 2:
+    each = [[relation] for relation in relations]
+    shown = [relations] if in_short or len(each) == 1 else [*each, relations]
+    if len(shown) * parts == 1 or len(shown) > _MOST_RELATIONS + 1:
         return []
-    shown: list[str | None] = [*relations, *([None] if len(relations) > 1 else [])]
-    groups = [
-        ColumnGroup(_bare(relation) if relation else "all", _part_columns(cells, relation, parts)) for relation in shown
-    ]
+    names = ["" if in_short else _bare(of[0]) if len(of) == 1 else "all" for of in shown]
+    groups = [ColumnGroup(name, _part_columns(cells, of, parts)) for name, of in zip(names, shown, strict=True)]
+    nothing: list[float | None] = [None] * parts
     rows = []
     for found, begins in headed(findings, lambda found: found.lm):
-        shares = [[one for relation in shown for one in _shares_of(cell, relation, parts)] for cell in found.cells]
+        shares = [[cell.shares(of) if cell.was_asked(of) else nothing for of in shown] for cell in found.cells]
+        figures = [[one for of in of_cell for one in (of if len(of) == parts else nothing)] for of_cell in shares]
         # The best figure of withheld facts, which can only be guessed, is of no merit.
         best = [
             None if number % parts else max((one for one in column if one is not None), default=None)
-            for number, column in enumerate(zip(*shares, strict=True))
+            for number, column in enumerate(zip(*figures, strict=True))
         ]
-        for number, (cell, of_cell) in enumerate(zip(found.cells, shares, strict=True)):
-            figures = (one_decimal(one, strong=one == top) for one, top in zip(of_cell, best, strict=True))
-            rows.append(Row(cell.label, tuple(figures), "" if number else begins))
+        for number, (cell, of_cell) in enumerate(zip(found.cells, figures, strict=True)):
+            shown_figures = (one_decimal(one, strong=one == top) for one, top in zip(of_cell, best, strict=True))
+            rows.append(Row(cell.label, tuple(shown_figures), "" if number else begins))
         if found.most_frequent() is not None:
-            of_control = (one for relation in shown for one in found.most_frequent(relation) or [None] * parts)
-            figures = tuple(map(one_decimal, of_control))
-            rows.append(Row("most frequent answer of train", figures, note="no LM at all", pale=True))
+            of_control = (one_decimal(one) for of in shown for one in found.most_frequent(of) or nothing)
+            rows.append(Row("most frequent answer of train", tuple(of_control), note="no LM at all", pale=True))
     sentences = [TEXTS["by_relation"]["what"], *([TEXTS["told"]["parts"]] if parts == 2 else [])]
     caption = " ".join([*sentences, ranked_among(run for cell in cells for run in cell.group.runs)])
     return [Table(caption, "prompts", tuple(groups), tuple(rows))]
 
 
-def _part_columns(cells: Sequence[FoundCell], relation: str | None, parts: int) -> tuple[Column, ...]:
+def _part_columns(cells: Sequence[FoundCell], relations: Collection[str], parts: int) -> tuple[Column, ...]:
     if parts == 1:
         return (Column("P@1"),)
     columns = []
     for part in (TOLD, WITHHELD):
         counts = {
-            sum(relation in (None, outcome.relation) for outcome in cell.parts.get(part, ())) // len(cell.group.seeds)
+            sum(outcome.relation in relations for outcome in cell.parts.get(part, ())) // len(cell.group.seeds)
             for cell in cells
-            if cell.parts and cell.group.seeds
+            if cell.parts and cell.group.seeds and cell.was_asked(relations)
         }
         columns.append(Column(part, f"of {counts.pop()}" if len(counts) == 1 else "", pale=part == WITHHELD))
     return tuple(columns)
-
-
-def _shares_of(cell: FoundCell, relation: str | None, parts: int) -> list[float | None]:
-    shares = cell.shares(relation) if relation in (None, *cell.group.relations) else []
-    return shares if len(shares) == parts else [None] * parts
 
 
 def some_answers(findings: Sequence[LMFindings]) -> list[Section]:

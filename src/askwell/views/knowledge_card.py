@@ -1,8 +1,10 @@
 """A knowledge card as a document: what an LM knows, in one sentence and one chart, then in detail."""
 
+import csv
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 from askwell.evaluation.comparison import Difference
@@ -10,7 +12,7 @@ from askwell.evaluation.significance import interval_text, p_text
 from askwell.files import write_all
 from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
 from askwell.runs.probe_lms import Probe
-from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SETTINGS, SOFT
+from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SOFT, TUNED
 from askwell.version import VERSION
 from askwell.views.charts import IntervalRow, intervals_chart
 from askwell.views.document import (
@@ -33,12 +35,12 @@ from askwell.views.printable import NONE, counted, listed, per_cent, shortened, 
 from askwell.views.to_files import markdown_escaped, markdown_section
 from askwell.views.to_html import page_html
 
-_HEADINGS = {
-    HARD: "hard prompt",
-    ENSEMBLE: "hard ensemble",
-    EXAMPLES: "examples",
-    SOFT: "soft prompt",
-    MIXTURE: "mixture",
+_WAYS = {
+    HARD: "Hard prompt: the first prompt of the relation, untuned, with nothing before it.",
+    ENSEMBLE: "Hard ensemble: up to 8 prompts, the first and others that were drawn, with fitted weights.",
+    EXAMPLES: "Examples: up to 16 train facts before the hard prompt.",
+    SOFT: "Soft prompt: the same prompt, tuned with the defaults.",
+    MIXTURE: "Mixture: up to 8 prompts, tuned with the defaults.",
 }
 _KINDS = ("best control", "hard prompt", "tuned", "examples")
 """Of the chart; the first is hollow."""
@@ -57,7 +59,7 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
     """Return the card as a page."""
     spec, lms = probe.spec, card.lms
     names = listed([one.lm for one in lms])
-    first = Section("", tuple(block for one in lms for block in (Paragraph(headline(one)), _chart(one, lms))))
+    first = Section("", tuple(block for one in lms for block in (Paragraph(headline(one)), relations_chart(one, lms))))
     sections = [first]
     if card.pairs:
         sections.append(Section("Side by side", (_side_by_side(lms), *map(_pair_sentence, card.pairs))))
@@ -68,22 +70,20 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
     whole = Document(
         title=f"What {names} {'knows' if len(lms) == 1 else 'know'}",
         lead=f"Facts of {spec.facts_of}: {counted(lms[0].facts, 'test fact')} of "
-        f"{counted(len(lms[0].relations), 'relation')}, each asked in five ways.",
+        f"{counted(len(lms[0].relations), 'relation')}, each asked in {len(lms[0].scores)} ways.",
         sections=tuple(sections),
         foot=f"Made by askwell {VERSION} with: {command}",
     )
-    brief = [Section("", (Paragraph(headline(one)), _relation_table(one))) for one in lms]
+    brief = [Section("", (Paragraph(headline(one)), relation_table(one))) for one in lms]
     return CardPage(whole, Document("", sections=tuple(brief)))
 
 
 def headline(card: LMCard) -> str:
     """Return what an LM knows, in one sentence."""
-    found = card.over_control
-    sure = found.low is not None and found.low > 0
-    gap = _gap(found)
+    found, gap = card.over_control, gap_text(card.over_control)
     over = (
         f"{signed(found.difference)} points over the best answers that need no knowledge ({gap})"
-        if sure
+        if card.is_knowledge
         else f"which is no evidence of knowledge: answers that need none get {card.control:.1f} % ({gap})"
     )
     by_examples = card.scores[EXAMPLES]
@@ -95,12 +95,14 @@ def headline(card: LMCard) -> str:
     )
 
 
-def _gap(found: Difference) -> str:
+def gap_text(found: Difference) -> str:
+    """Return the interval and p of a difference."""
     interval = interval_text(found.low, found.high, signed)
     return f"95 % interval {interval}, p = {p_text(found.p)}" if interval != NONE else f"p = {p_text(found.p)}"
 
 
-def _chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
+def relations_chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
+    """Draw the relations of an LM with their scores, the best known first."""
     rows = []
     for one in card.relations:
         points = {
@@ -111,10 +113,12 @@ def _chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
         marks = {name: (score, score, score) for name, score in points.items()}
         rows.append(IntervalRow(_label(one), {**marks, "tuned": (one.tuned_score, one.low, one.high)}))
     chart = intervals_chart(rows, _KINDS, measure="right answers in % (P@1)")
+    tuned = [name for name in TUNED if name in card.scores]
+    chosen = "the better of one soft prompt and a mixture on dev" if len(tuned) > 1 else f"one {tuned[0]}"
     caption = (
-        "Relations, the best known first. Tuned: the better of one soft prompt and a mixture on dev, with the 95 % "
-        "interval of its score. Best control: the best answers on dev that need no knowledge of x, such as the most "
-        "frequent one. A relation is known as far as tuned stands to the right of the control."
+        f"Relations, the best known first. Tuned: {chosen}, with the 95 % interval of its score. Best control: the "
+        "best answers on dev that need no knowledge of x, such as the most frequent one. A relation is known as far as "
+        "tuned stands to the right of the control."
     )
     name = f"card-{lms.index(card) + 1}"
     return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption, wide=True)
@@ -127,30 +131,31 @@ def _label(one: AskedRelation) -> str:
 def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ...]]]:
     over_hard, over_examples = card.over_hard, card.over_examples
     only = (
-        f"{counted(card.brought_out, 'fact')} of {card.facts:,} are answered by the tuned prompts only: neither the "
-        f"hard prompt nor the best control has them right. Over the hard prompt, tuning brings "
-        f"{signed(over_hard.difference)} points ({_gap(over_hard)}), over the untuned examples "
-        f"{signed(over_examples.difference)} ({_gap(over_examples)})."
+        f"{counted(card.brought_out, 'fact')} of {card.facts:,} are answered by the tuned prompts, and neither by the "
+        f"hard prompt nor by the best control; {card.brought_out_by_examples:,} of them by the examples, too. Over the "
+        f"hard prompt, tuning brings {signed(over_hard.difference)} points ({gap_text(over_hard)}), over the untuned "
+        f"examples {signed(over_examples.difference)} ({gap_text(over_examples)})."
     )
     share = card.confident_wrong / card.confident if card.confident else 0.0
     wrong = (
         f"{counted(card.confident, 'answer')} of the tuned prompts have a probability of at least 50 %; "
-        f"{card.confident_wrong:,} of them ({per_cent(share)}) are wrong."
+        f"{card.confident_wrong:,} of them ({per_cent(share)}) are wrong, as far as right answers are on record."
         if card.confident
         else "No answer of the tuned prompts has a probability of at least 50 %."
     )
     sections: list[tuple[str, tuple[Paragraph | Points | Table, ...]]] = [
-        ("By relation", (_relation_table(card),)),
+        ("By relation", (relation_table(card),)),
         ("What only a good prompt brings out", (Paragraph(only), *_to_read(card.brought_out_facts))),
         ("Where it is confident and wrong", (Paragraph(wrong), *_to_read(card.confident_wrong_facts))),
-        ("By kind of relation, frequency and length of the answer", (_part_table(card.parts),)),
-        ("How far to trust it", (Points(tuple(_trust(card))),)),
+        ("By kind of relation, frequency and length of the answer", (part_table(card.parts),)),
+        ("How far to trust it", (Points(tuple(trust_lines(card))),)),
     ]
     return sections
 
 
-def _relation_table(card: LMCard) -> Table:
-    scores = tuple(Column(_HEADINGS[name]) for name in SETTINGS)
+def relation_table(card: LMCard) -> Table:
+    """Return the scores of an LM by relation."""
+    scores = tuple(map(Column, card.scores))
     groups = (
         ColumnGroup("", (Column("facts"), Column("kind", number=False))),
         ColumnGroup("P@1 in %", (*scores, Column("best control"))),
@@ -162,7 +167,7 @@ def _relation_table(card: LMCard) -> Table:
             (
                 Cell(str(one.facts)),
                 Cell(one.kind or NONE),
-                *(one_decimal(one.scores[name], strong=name == one.tuned) for name in SETTINGS),
+                *(one_decimal(score, strong=name == one.tuned) for name, score in one.scores.items()),
                 one_decimal(one.control),
                 Cell(f"{one.low:.0f}–{one.high:.0f}"),
                 _bits(one.bits[one.tuned]),
@@ -176,7 +181,7 @@ def _relation_table(card: LMCard) -> Table:
             (
                 Cell(str(card.facts)),
                 Cell(""),
-                *(one_decimal(card.scores[name]) for name in SETTINGS),
+                *map(one_decimal, card.scores.values()),
                 one_decimal(card.control),
                 Cell(""),
                 _bits(_mean_bits(card)),
@@ -184,8 +189,9 @@ def _relation_table(card: LMCard) -> Table:
             begins="All relations",
         )
     )
+    bold = "In bold: the tuned setting that is better on dev. " if {*TUNED} <= card.scores.keys() else ""
     caption = (
-        "In bold: the tuned setting that is better on dev. Bits: how much more of the right answer the tuned prompts "
+        f"{bold}Bits: how much more of the right answer the tuned prompts "
         "know than the best control, as a mean over facts; a dash if a probability is 0 or not known."
     )
     return Table(caption, "relation", groups, tuple(rows))
@@ -210,7 +216,8 @@ def _to_read(facts: Sequence[FactToRead]) -> list[Table]:
     return [table(headings, rows, numbers=("its probability",))] if rows else []
 
 
-def _part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
+def part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
+    """Return the scores on some facts of all relations."""
     columns = tuple(Column(name) for name in ("facts", "hard prompt", "examples", "tuned", "best control"))
     rows = [
         Row(
@@ -225,14 +232,15 @@ def _part_table(parts: dict[str, tuple[Part, ...]]) -> Table:
     return Table(caption, "", (ColumnGroup("", columns),), tuple(rows))
 
 
-def _trust(card: LMCard) -> list[str]:
+def trust_lines(card: LMCard) -> list[str]:
+    """Say how far the scores can be trusted."""
     found = card.over_control
     said = [
-        f"The gain over the best control is {signed(found.difference)} points ({_gap(found)}; all facts with the same "
-        "answer are one unit of the test). "
+        f"The gain over the best control is {signed(found.difference)} points ({gap_text(found)}; all facts with the "
+        "same answer are one unit of the test). "
         + (
             "Such a gain is not to be had without knowledge."
-            if found.low is not None and found.low > 0
+            if card.is_knowledge
             else "It may be chance, so the score is no evidence of knowledge."
         )
     ]
@@ -241,11 +249,11 @@ def _trust(card: LMCard) -> list[str]:
         said.append(f"Not clearly above the control: {listed(not_above)}.")
     if card.left_out:
         said.append(f"{counted(card.left_out, 'test fact')} could not be asked, and are in no score.")
-    if card.unsettled:
-        said.append(f"For {counted(card.unsettled, 'fact')}, the search for answers was cut before the rank was known.")
+    if cut := [f"{count:,} with {name}" for name, count in card.unsettled.items() if count]:
+        said.append(f"Some facts count as right although the search for a better answer was cut: {listed(cut)}.")
     for name, scores in card.by_seed.items():
         each = ", ".join(f"{score:.1f}" for score in scores)
-        said.append(f"From seed to seed, {_HEADINGS[name]} scores {each}.")
+        said.append(f"From seed to seed, {name} scores {each}.")
     if not card.by_seed:
         said.append("One seed: how far scores move from seed to seed was not measured.")
     if card.missing:
@@ -255,7 +263,7 @@ def _trust(card: LMCard) -> list[str]:
 
 def _side_by_side(lms: Sequence[LMCard]) -> Table:
     columns = (
-        *(Column(_HEADINGS[name]) for name in SETTINGS),
+        *map(Column, lms[0].scores),
         Column("tuned"),
         Column("best control"),
         Column("facts"),
@@ -264,7 +272,7 @@ def _side_by_side(lms: Sequence[LMCard]) -> Table:
         Row(
             one.lm,
             (
-                *(one_decimal(one.scores[name]) for name in SETTINGS),
+                *map(one_decimal, one.scores.values()),
                 one_decimal(one.tuned, strong=True),
                 one_decimal(one.control),
                 Cell(str(one.facts)),
@@ -277,7 +285,7 @@ def _side_by_side(lms: Sequence[LMCard]) -> Table:
 
 def _pair_sentence(pair: LMPair) -> Paragraph:
     return Paragraph(
-        f"{pair.a} minus {pair.b}: {signed(pair.difference.difference)} points ({_gap(pair.difference)}) on "
+        f"{pair.a} minus {pair.b}: {signed(pair.difference.difference)} points ({gap_text(pair.difference)}) on "
         f"{counted(pair.facts, 'fact')} of {counted(pair.relations, 'relation')} that both answered, with "
         "tuned prompts."
     )
@@ -295,9 +303,7 @@ def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
                 f"{len(planned)} of {counted(len(probe.steps.relations), 'relation')} of {spec.facts_of}, drawn with "
                 f"seed {spec.seed}; of each, up to {spec.test_facts} test facts, and train and dev facts, drawn with "
                 f"the same seed; {counted(seeds, 'seed')} of the tuned settings.",
-                "Hard prompt: the first prompt of the relation, untuned, with nothing before it. Hard ensemble: up to "
-                "8 prompts, the first and others that were drawn, with fitted weights. Examples: up to 16 train facts "
-                "before the hard prompt. Soft prompt and mixture: the same one and 8 prompts, tuned with the defaults.",
+                " ".join(_WAYS[name] for name in card.lms[0].scores),
                 f"Cost: {seconds:,.0f} seconds of runs in all ({seconds / 3600:.2f} hours), each with one thread.",
                 f"LMs, with the beginning of the hash of their tensors and tokenizer: {lms}.",
                 f"Made with {'; '.join(versions)}.",
@@ -307,8 +313,23 @@ def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
     )
 
 
+def relations_csv(card: Card) -> str:
+    """Return what each LM answers of each relation as CSV; P@1 in per cent."""
+    ways = tuple(card.lms[0].scores)
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["lm", "relation", "label", "kind", "facts", *ways, "tuned", "low", "high", "control", "bits"])
+    for lm in card.lms:
+        for one in lm.relations:
+            figures = [*(one.scores[name] for name in ways), one.tuned_score, one.low, one.high, one.control]
+            bits = one.bits[one.tuned]
+            numbers = [*(f"{figure:.2f}" for figure in figures), "" if bits is None else f"{bits:.3f}"]
+            writer.writerow([lm.lm, one.relation, one.label, one.kind or "", one.facts, *numbers])
+    return text.getvalue()
+
+
 def write_card(card: Card, page: CardPage, folder: Path) -> list[Path]:
-    """Write the card as HTML, Markdown with its figures, and JSON; return the paths."""
+    """Write the card as HTML, Markdown with its figures, JSON, and CSV by relation; return the paths."""
     document = page.document
     drawings = [drawing for block in document.blocks if isinstance(block, Figure) for drawing in block.drawings]
     text = [f"# {markdown_escaped(document.title)}\n", f"{markdown_escaped(document.lead)}\n"]
@@ -319,6 +340,7 @@ def write_card(card: Card, page: CardPage, folder: Path) -> list[Path]:
         folder / "card.md": "\n".join([*text, f"{markdown_escaped(document.foot)}\n"]),
         folder / "card.json": json.dumps(card.as_json(), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
     }
+    contents[folder / "relations.csv"] = relations_csv(card)
     contents |= {folder / "figures" / f"{drawing.name}.svg": drawing.chart.svg() for drawing in drawings}
     write_all(contents)
     return list(contents)

@@ -42,6 +42,9 @@ from askwell.views.trust_section import trust_figures, trust_sentences
 from askwell.views.words import PromptWords, nearest_words
 from askwell.views.words_figure import prompt_table, words_figure
 
+_FACTS_PUT_BACK = 8
+"""How many dev facts are asked again with each vector put back to its start."""
+
 
 def run_document(
     name: str, run: Run, others: Sequence[Run] = (), words: Sequence[PromptWords] = (), facts: str = ""
@@ -99,10 +102,12 @@ def export_run(
         raise BadOption(f"{path} has {len(runs)} runs: choose one with --where, or name its folder")
     words: list[PromptWords] = []
     if drawn and runs[0].mixture is not None:
-        from askwell.runs.sources import saved_mixture  # here, since it imports torch
+        from askwell.runs.sources import dev_facts_of, saved_mixture  # here, since they import torch
 
+        folder = str(runs[0].mixture)
         try:
-            words = nearest_words(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
+            mixture = saved_mixture(folder, lm, revision=None, device=None, dtype="auto")
+            words = nearest_words(mixture, facts=dev_facts_of(folder, _FACTS_PUT_BACK))
         except AskwellError as problem:
             note(f"the prompts are not drawn: {problem}")
     return page_html(run_document(runs[0].folder.resolve().name, runs[0], words=words))

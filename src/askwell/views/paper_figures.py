@@ -26,7 +26,7 @@ def paper_score(line: Line, kind: str, metric: str) -> float | None:
     if metric not in _METRICS or not line.is_plain:
         return None
     found = _PUBLISHED["scores"].get(_paper_set(line.fact_set), {}).get(line.lm.rpartition("/")[2], {})
-    figures = found.get(paper_source(line.source), {}).get(kind)
+    figures = found.get(_paper_source(line.source), {}).get(kind)
     return None if figures is None else figures[_METRICS.index(metric)]
 
 
@@ -35,21 +35,16 @@ def paper_effective_prompts(line: Line, figure: str) -> float | None:
     if not line.is_plain:
         return None
     by_source = _PUBLISHED["effective_prompts"].get(_paper_set(line.fact_set), {})
-    return by_source.get(paper_source(line.source), {}).get(figure)
+    return by_source.get(_paper_source(line.source), {}).get(figure)
 
 
-def is_distinct_y(fact_set: str) -> bool:
-    """Return whether the set's name says that it was split so that no y is in two splits."""
-    return "distinct" in fact_set
-
-
-def paper_source(source: str) -> str:
-    """Return the paper's name for prompts of a source."""
+def _paper_source(source: str) -> str:
     return "random" if source.startswith("random") else _SOURCES.get(source, source)
 
 
 def _paper_set(fact_set: str) -> str:
-    return "distinct_y" if is_distinct_y(fact_set) else _SETS.get(fact_set, fact_set)
+    # T-REx split so that no y is in two splits.
+    return "distinct_y" if "distinct" in fact_set else _SETS.get(fact_set, fact_set)
 
 
 def differences(runs: Sequence[KeptRun]) -> tuple[str, ...]:

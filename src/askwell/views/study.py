@@ -1,8 +1,9 @@
 """A report: what was found in some runs, and all tables and figures that can be made from them, as one page, as one
 text, and in a folder."""
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from askwell.files import write_all, write_whole
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.version import VERSION
-from askwell.views.document import Document, Drawing, Figure, Points, Section, Table, without_empty_columns
+from askwell.views.document import Block, Document, Drawing, Figure, Points, Section, Table, without_empty_columns
 from askwell.views.findings import (
     LMFindings,
     finding_points,
@@ -21,9 +22,9 @@ from askwell.views.findings import (
     told_drawings,
 )
 from askwell.views.paper_figures import differences
-from askwell.views.study_cells import ARROWS, DEEP, SOFT, kept_runs
+from askwell.views.study_cells import kept_runs
 from askwell.views.study_figures import chosen_runs, curve_drawing, prompt_drawings, score_drawing
-from askwell.views.study_rows import FIELDS, Line, StudyTable, lines_of, same_facts
+from askwell.views.study_rows import FIELDS, TEXTS, Line, StudyTable, lines_of, same_facts
 from askwell.views.study_tables import tables_of
 from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
 from askwell.views.to_html import page_html
@@ -48,41 +49,42 @@ class FactSetStudy:
     """How our figures are defined differently from the paper's; empty if none of the paper's is shown."""
     trust: tuple[CellTrust, ...]
     """How far the score of every tuned cell can be trusted."""
+    explained: tuple[CellTrust, ...]
+    """That of the best prompts of each LM, which sentences and charts are about."""
     trust_tables: tuple[StudyTable, ...]
     """The table of these, and their scores in parts."""
     trust_charts: tuple[Drawing, ...]
 
     @property
-    def filled_tables(self) -> list[StudyTable]:
-        """The tables that the runs fill: gains from init to soft to deep are shown where there are all three."""
-        kinds = {kind for found in self.findings for cell in found.cells for kind in cell.line.groups}
-        unfilled = set() if kinds >= {*ARROWS} else {"full"}
-        unfilled |= set() if kinds & {SOFT, DEEP} else {"main"}
-        return [made for made in self.tables if made.kind not in unfilled]
+    def found(self) -> list[Block]:
+        """What was found: a sentence, a chart, further sentences and figures by relation."""
+        headline, details = finding_points(self.findings)
+        return [headline, *self._charts[:1], *details, *relation_tables(self.findings)]
+
+    @property
+    def _charts(self) -> list[Figure]:
+        scores = [] if self.scores is None else [_figure(self.scores)]
+        if not self.told:
+            return scores
+        drawings = tuple(replace(drawing, note="") for drawing in self.told)
+        return [Figure(drawings, self.told[0].note), *scores]
 
     @property
     def sections(self) -> list[Section]:
         """What comes after what was found."""
-        # A sentence that several captions share is in the first of them.
-        said = "" if self.scores is None else self.scores.note
-
-        def shown(made: StudyTable) -> Table:
-            nonlocal said
-            caption = " ".join(sentence for sentence in made.caption if sentence not in said)
-            said += caption
-            return replace(without_empty_columns(made.table), caption=caption)
-
-        sections = [Section(made.title, (shown(made),)) for made in self.filled_tables]
-        if self.beside_the_paper:
-            heading = f"{self.fact_set}: what to bear in mind when comparing with the paper's figures"
-            sections.append(Section(heading, (Points(self.beside_the_paper),)))
+        beside = Points(self.beside_the_paper, "What to bear in mind when comparing")
+        sections = []
+        for made in self.tables:
+            above = self._charts[1:] if made.kind == "all_scores" else []
+            below = [beside] if made.kind == "paper" else []
+            sections.append(Section(made.title, (*above, made.table, *below)))
         sections += [] if self.curves is None else [Section(self.curves.heading, (_figure(self.curves),))]
         sections += some_answers(self.findings)
         if self.trust_tables:
             believe, *further = self.trust_tables
-            explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in self.trust]
-            sections.append(Section(believe.title, (shown(believe), *explained, Figure(self.trust_charts, ""))))
-            sections += [Section(made.title, (shown(made),)) for made in further]
+            explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in self.explained]
+            sections.append(Section(believe.title, (believe.table, *explained, Figure(self.trust_charts, ""))))
+            sections += [Section(made.title, (made.table,)) for made in further]
         return sections
 
 
@@ -119,38 +121,58 @@ class Study:
         }
 
     def found(self) -> Document:
-        """Return what was found in each set and the scores of its prompts, for a terminal."""
+        """Return what was found in each set, its scores, and the paper's where it has some, for a terminal."""
         sections = []
         for part in self.sets:
-            scores = [replace(made.table, title=made.title, caption="") for made in part.filled_tables[:1]]
-            blocks = (*finding_points(part.findings), *relation_tables(part.findings), *scores)
-            sections.append(Section(self._heading(part), blocks))
-        return Document("", sections=tuple(sections))
+            in_short = relation_tables(part.findings, in_short=True)
+            kinds = ("paper",) if in_short else ("all_scores", "paper")
+            tables = (replace(made.table, title=made.title, caption="") for made in part.tables if made.kind in kinds)
+            headline, details = finding_points(part.findings)
+            blocks = (headline, *details, *in_short, *tables)
+            sections.append([Section(_FOUND, blocks)])
+        return Document("", sections=tuple(self._named(sections)))
 
-    def _heading(self, part: FactSetStudy) -> str:
-        return f"{part.fact_set}: what was found" if len(self.sets) > 1 else "What was found"
+    def _named(self, sections: list[list[Section]]) -> list[Section]:
+        """Return the sections of all sets; where there are several sets, headings begin with their names."""
+        names = [part.fact_set for part in self.sets]
+        if len(names) == 1:
+            return sections[0]
+        return [
+            replace(section, heading=f"{name}: {section.heading[:1].lower()}{section.heading[1:]}")
+            for name, of_set in zip(names, sections, strict=True)
+            for section in of_set
+        ]
 
     @property
     def sections(self) -> list[Section]:
         """The sections of the page and of the text, in order: first what was found."""
-        sections = []
-        for part in self.sets:
-            headlines, *details = finding_points(part.findings)
-            charts = [] if part.scores is None else [_figure(part.scores)]
-            if part.told:
-                drawings = tuple(replace(drawing, note="") for drawing in part.told)
-                charts.insert(0, Figure(drawings, part.told[0].note))
-            blocks = (headlines, *charts[:1], *details, *relation_tables(part.findings), *charts[1:])
-            sections.append(Section(self._heading(part), blocks))
-        sections += [section for part in self.sets for section in part.sections]
+        sections = self._named([[Section(_FOUND, tuple(part.found))] for part in self.sets])
+        sections += self._named([part.sections for part in self.sets])
         if self.prompts:
             sections.append(Section("What the soft prompts look like", tuple(map(_figure, self.prompts))))
         if self.problems:
             sections.append(Section("What could not be drawn", (Points(self.problems),)))
-        return sections
+        return list(_without_repetition(sections))
+
+
+def _without_repetition(sections: Iterable[Section]) -> Iterator[Section]:
+    """Yield the sections with no sentence of a caption said twice, and without empty columns."""
+    said: set[str] = set()
+
+    def once(block: Block) -> Block:
+        if not isinstance(block, Table | Figure):
+            return block
+        sentences = [one for one in re.split(r"(?<=\.) (?=[A-Z0-9])", block.caption) if one not in said]
+        said.update(sentences)
+        shown = replace(block, caption=" ".join(sentences))
+        return without_empty_columns(shown) if isinstance(shown, Table) else shown
+
+    for section in sections:
+        yield replace(section, blocks=tuple(map(once, section.blocks)))
 
 
 _NARROW = 480
+_FOUND = "What was found"
 
 
 def _figure(drawing: Drawing) -> Figure:
@@ -174,11 +196,14 @@ def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
 
 
 def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> FactSetStudy:
-    arrows = same_facts(lines, ARROWS)
-    tables, cells = tables_of(lines, arrows, fact_set), trust_in(lines, controls)
-    findings = findings_of(same_facts(lines), cells)
+    compared = same_facts(lines)
+    cells = trust_in(compared, controls)
+    findings = findings_of(compared, cells)
+    tables = tables_of(lines, findings, fact_set)
+    best = {(found.lm, found.best.line.label, found.best.kind) for found in findings}
+    explained = [cell for cell in cells if (cell.line.lm, cell.line.label, cell.kind) in best]
     beside: tuple[str, ...] = ()
-    if any(record["paper"] is not None for table in tables for record in table.records):
+    if any(table.kind == "paper" for table in tables):
         runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
         beside = differences(list(runs.values()))
     return FactSetStudy(
@@ -186,12 +211,13 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
         findings=tuple(findings),
         told=tuple(told_drawings(fact_set, findings)),
         tables=tuple(tables),
-        scores=score_drawing(arrows, fact_set) if arrows else None,
+        scores=score_drawing(compared, fact_set),
         curves=curve_drawing(lines, fact_set),
         beside_the_paper=beside,
         trust=tuple(cells),
+        explained=tuple(explained),
         trust_tables=(trust_table(cells, fact_set), parts_table(cells, fact_set)) if cells else (),
-        trust_charts=tuple(trust_figures(cells, fact_set)) if cells else (),
+        trust_charts=tuple(trust_figures(explained, fact_set)) if explained else (),
     )
 
 
@@ -199,11 +225,11 @@ def report_page(study: Study, name: str, made_with: str = "") -> Document:
     """Return the page of a study of the runs in a folder of that name, which a command made."""
     specs = [run.record.spec for run in study.runs if run.record.spec.control is None]
     return Document(
-        title=f"What the runs of {name} found",
+        title="What these runs found",
         about=(
             ("Folder", name),
             ("Runs", str(len(specs))),
-            ("LMs", ", ".join(sorted({spec.lm for spec in specs}))),
+            ("LMs", ", ".join(TEXTS["lms"].get(lm, lm) for lm in sorted({spec.lm for spec in specs}))),
             ("Facts", ", ".join(part.fact_set for part in study.sets)),
             ("Seeds", ", ".join(map(str, sorted({spec.seed for spec in specs})))),
         ),

@@ -6,7 +6,7 @@ The kind of a run follows from its spec, whatever its setting is called.
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, stdev
@@ -33,7 +33,14 @@ ARROWS = (INIT, SOFT, DEEP)
 """The kinds that follow each other in the paper's tables."""
 KINDS = (*ARROWS, WEIGHTS, VECTORS)
 """All kinds that have a name, in the order of tables."""
-EM, PRODUCT, PUBLISHED = "EM", "product of experts", "published weights"
+_IN_WORDS = {
+    INIT: "untuned",
+    SOFT: "tuned",
+    DEEP: "tuned at all layers",
+    WEIGHTS: "only weights tuned",
+    VECTORS: "only vectors tuned",
+}
+EM = "EM"
 STATIC = "static"
 """The weighting that does not depend on x; each of the others gets its own row, under its name."""
 
@@ -69,15 +76,20 @@ def extras_of(spec: RunSpec) -> tuple[str, ...]:
     mixture, training = spec.mixture, spec.training
     extras = {
         EM: training is not None and training.method == "em",
-        mixture.weighting: mixture.weighting != STATIC,
-        PRODUCT: mixture.combine == "product",
-        PUBLISHED: mixture.weights == "file",
+        f"{mixture.weighting} weights": mixture.weighting != STATIC,
+        "product of experts": mixture.combine == "product",
+        "published weights": mixture.weights == "file",
         f"{mixture.copies} copies": mixture.copies > 1,
         "lead-in": mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN),
         f"prefix of {mixture.prefix}": mixture.prefix > 0,
         f"{mixture.shots} shots": bool(mixture.shots),
     }
     return tuple(name for name, applies in extras.items() if applies)
+
+
+def in_words(kind: str) -> str:
+    """Return a kind as people are told of it, without the paper's names."""
+    return _IN_WORDS.get(kind, kind)
 
 
 def place_of(kind: str) -> tuple[int, str]:
@@ -245,16 +257,19 @@ class Step:
     """None where the outcomes of single facts are not known."""
 
 
-def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> Step | None:
+def change_of(
+    before: RunGroup | None, after: RunGroup | None, metric: str, among: Callable[[Outcome], bool] | None = None
+) -> Step | None:
     """Return the step between two cells, all relations together; None if they share no relation or no seed.
 
+    `among` limits it to some facts, where the outcomes of single facts are known.
     It is the micro difference of `compare`, without the intervals, which take long on many facts.
     """
     if before is None or after is None or not {*before.relations} & {*after.relations}:
         return None
     if before.runs[0].is_before:  # there are no outcomes of single facts
         return Step(after.score(metric).mean - before.score(metric).mean, None)
-    a, b = _by_seed(after), _by_seed(before)
+    a, b = _by_seed(after, among), _by_seed(before, among)
     if isinstance(a, dict) and isinstance(b, dict) and not a.keys() & b.keys():
         return None
     value, pairs = METRICS[metric].value, pair_outcomes(a, b).pairs
@@ -266,7 +281,7 @@ def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> S
     return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), permutation_test(sums).p)
 
 
-def _by_seed(group: RunGroup) -> Outcomes:
+def _by_seed(group: RunGroup, among: Callable[[Outcome], bool] | None) -> Outcomes:
     """Return a group's outcomes by seed; a group with one seed is compared with every seed of the other."""
-    found = group.outcomes
+    found = {seed: [*filter(among, outcomes)] for seed, outcomes in group.outcomes.items()} if among else group.outcomes
     return found if len(found) > 1 else next(iter(found.values()))

@@ -11,27 +11,30 @@ from askwell.evaluation.metrics import units_of
 from askwell.views.charts import Curve, IntervalRow, intervals_chart, panels_chart
 from askwell.views.document import Drawing, headed
 from askwell.views.drawing import Chart
-from askwell.views.study_cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
-from askwell.views.study_rows import TEXTS, Line, caption_of, file_stem, groups_of
+from askwell.views.study_cells import ARROWS, DEEP, INIT, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup, in_words
+from askwell.views.study_rows import TEXTS, Line, caption_of, file_stem
 from askwell.views.words import nearest_words
 from askwell.views.words_figure import words_chart
 
 _KINDS = (SOFT, DEEP, WEIGHTS, VECTORS)
 _P1 = f"P@1 {units_of(['P@1'])}"
+_PART = "tuned in part"
+"""The mark of whatever is neither untuned nor tuned as a whole."""
 _HEAVIEST = 6
 """How many prompts of a mixture are drawn."""
 
 
 def drawing_of(name: str, fact_set: str, caption: str, chart: Chart) -> Drawing:
     """Return the figure of that name for a set of facts."""
-    return Drawing(file_stem(name, fact_set), chart, f"{fact_set}: {TEXTS[name]['title']}", caption)
+    return Drawing(file_stem(name, fact_set), chart, TEXTS[name]["title"], caption)
 
 
 def curve_drawing(lines: Sequence[Line], fact_set: str) -> Drawing | None:
     """Return a panel for each LM and source; None if no run has a history."""
     panels = {}
     for line in lines:
-        curves = {kind: curve for kind in _KINDS if kind in line.groups and (curve := mean_curve(line.groups[kind]))}
+        groups = {in_words(kind): line.groups[kind] for kind in _KINDS if kind in line.groups}
+        curves = {kind: curve for kind, group in groups.items() if (curve := mean_curve(group))}
         if curves:
             panels[f"{line.lm} · {line.label}"] = curves
     if not panels:
@@ -51,12 +54,16 @@ def mean_curve(group: RunGroup) -> Curve:
 
 
 def score_drawing(lines: Sequence[Line], fact_set: str) -> Drawing:
-    """Return a row for each LM and source, with init, soft and deep in it."""
-    rows, kinds = [], [kind for kind in ARROWS if groups_of(lines, [kind])]
+    """Return a row for each LM and source, with its untuned and tuned scores in it."""
+    rows: list[IntervalRow] = []
     for line, begins in headed(lines, lambda line: line.lm):
-        marks = {kind: interval(group) for kind in ARROWS if (group := line.group(kind)) is not None}
+        marks = {in_words(kind): interval(group) for kind in ARROWS if (group := line.group(kind)) is not None}
         rows.append(IntervalRow(line.label, marks, begins))
-    caption = " ".join(caption_of("scores", groups_of(lines, ARROWS), spread=False))
+        parts = {kind: group for kind, group in line.groups.items() if kind not in ARROWS}
+        rows += [IntervalRow(f"{line.label}, {in_words(kind)}", {_PART: interval(parts[kind])}) for kind in parts]
+    kinds = [kind for kind in (*map(in_words, ARROWS), _PART) if any(kind in row.marks for row in rows)]
+    groups = [group for line in lines for kind in {INIT, *line.groups} if (group := line.group(kind)) is not None]
+    caption = caption_of("scores", groups, spread=False)
     return drawing_of("scores", fact_set, caption, intervals_chart(rows, kinds, measure=_P1))
 
 

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
+from askwell.specs.run_spec import TYPED
 from askwell.views.document import MISSING, Cell, ColumnGroup, Row, Table, one_decimal
 from askwell.views.printable import counted, visible
 from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, extras_of, how_of, kind_of, place_of, source_of
@@ -56,7 +57,11 @@ class Line:
     @property
     def label(self) -> str:
         """The row's heading."""
-        named = ", ".join([self.source, *self.extras])
+        templates = {tuple(run.spec.templates) for group in self.groups.values() for run in group.runs}
+        source = self.source
+        if source == TYPED and len(templates) == 1 and len(only := templates.pop()) == 1:
+            source = f"“{only[0].template}”"
+        named = ", ".join([source, *self.extras])
         return f"{named} [{self.apart}]" if self.apart else named
 
     @property
@@ -124,12 +129,12 @@ def _split(runs: Sequence[KeptRun]) -> dict[str, list[KeptRun]]:
     return dict(sorted(named.items()))
 
 
-def same_facts(lines: Iterable[Line], kinds: Sequence[str] | None = None) -> list[Line]:
-    """Return the rows with these kinds alone, all figures of a row on the same facts: where some kinds lack relations
-    that others have, a row becomes several."""
+def same_facts(lines: Iterable[Line]) -> list[Line]:
+    """Return the rows with all figures of a row on the same facts: where some kinds lack relations that others have, a
+    row becomes several."""
     rows = []
     for line in lines:
-        groups = {kind: group for kind, group in line.groups.items() if kinds is None or kind in kinds}
+        groups = line.groups
         by_kinds: dict[tuple[str, ...], list[str]] = defaultdict(list)
         relations = dict.fromkeys(relation for group in groups.values() for relation in group.relations)
         for relation in relations:
@@ -186,22 +191,19 @@ def _numbers(runs: Sequence[KeptRun], named: Sequence[tuple[str, str]]) -> list[
     return [same_name[data[0]].index(data) for data in named]
 
 
-def caption_of(
-    name: str, groups: Sequence[RunGroup], average: Average | None = "micro", *, spread: bool = True, **filling: Any
-) -> tuple[str, ...]:
-    """Return the sentences of the caption of a table whose cells are these groups; `spread` says whether it shows
-    deviations over seeds."""
+def caption_of(name: str, groups: Sequence[RunGroup], *, spread: bool = True, **filling: Any) -> str:
+    """Return the caption of a table whose cells are these groups; `spread` says whether it shows deviations over
+    seeds."""
     runs = [run for group in groups for run in group.runs]
     sentences = (
         what_it_shows(name, **filling),
         _facts(groups),
         ranked_among(runs),
         _unsettled(groups),
-        "" if average is None else TEXTS["averages"][average],
         _seeds(groups, spread=spread),
         _trained_unlike(runs),
     )
-    return tuple(filter(None, sentences))
+    return " ".join(filter(None, sentences))
 
 
 def what_it_shows(name: str, **filling: Any) -> str:
@@ -259,8 +261,8 @@ def _trained_unlike(runs: Sequence[KeptRun]) -> str:
         values = dict.fromkeys(how.get(choice) for how in hows)
         if len(values) > 1:
             shown = ("default" if value is None else visible(str(value)) for value in values)
-            different.append(f"{choice} {', '.join(shown)}")
-    return f"The runs were not all tuned in the same way: {'; '.join(different)}." if different else ""
+            different.append(f"{choice.replace('_', '-')}: {' or '.join(shown)}")
+    return f"The runs were not all tuned in the same way ({'; '.join(different)})." if different else ""
 
 
 def groups_of(lines: Iterable[Line], kinds: Sequence[str]) -> list[RunGroup]:
@@ -314,8 +316,6 @@ class StudyTable:
     name: str
     title: str
     table: Table
-    caption: tuple[str, ...]
-    """The sentences of the table's caption."""
     records: tuple[Record, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -345,15 +345,15 @@ class Draft:
         name: str,
         fact_set: str,
         columns: Sequence[ColumnGroup],
-        caption: tuple[str, ...],
+        caption: str,
         *,
         file: str = "",
         **filling: Any,
     ) -> StudyTable:
         """Return the table of that name; its file can have another one."""
-        title = f"{fact_set}: {TEXTS[name]['title'].format(**filling)}"
-        table = Table(" ".join(caption), TEXTS[name]["corner"], tuple(columns), tuple(self.rows))
-        return StudyTable(name, file or file_stem(name, fact_set), title, table, caption, tuple(self.records))
+        title = TEXTS[name]["title"].format(**filling)
+        table = Table(caption, TEXTS[name]["corner"], tuple(columns), tuple(self.rows))
+        return StudyTable(name, file or file_stem(name, fact_set), title, table, tuple(self.records))
 
 
 def file_stem(*parts: str) -> str:

@@ -26,7 +26,7 @@ _RULES = {False: "---", True: "---:"}
 def markdown_table(table: Table) -> str:
     """Return the table in the pipes of Markdown; the caption is a paragraph below it."""
     headings = [
-        _noted(f"{group.heading} {column.heading}".strip(), column.note)
+        _noted(": ".join(filter(None, (group.heading, column.heading))), column.note)
         for group in table.groups
         for column in group.columns
     ]

@@ -111,9 +111,7 @@ def rich_table(shown: Table) -> RichTable:
     """Return the table as rich draws it: without lines, and without columns that say nothing."""
     shown = without_empty_columns(shown)
     headings = [
-        f"{group.heading} {column.heading}".strip() if shown.is_grouped else column.heading
-        for group in shown.groups
-        for column in group.columns
+        ": ".join(filter(None, (group.heading, column.heading))) for group in shown.groups for column in group.columns
     ]
     in_groups = any(row.begins for row in shown.rows)
     drawn = RichTable(box=None, header_style="dim", pad_edge=False, show_header=any([shown.corner, *headings]))

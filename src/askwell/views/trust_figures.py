@@ -19,7 +19,7 @@ from askwell.files import to_json
 from askwell.runs.folder import Run
 from askwell.runs.several_runs import RunConsistency, run_consistency
 from askwell.specs.run_spec import ControlKind
-from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
+from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, in_words, place_of
 from askwell.views.study_rows import Line
 
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
@@ -52,18 +52,18 @@ def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, dict
     return {name: of for name, of in found.items() if times[name] == len(runs) and name != PRIOR_CORRECTED}
 
 
+def is_told(outcome: Outcome) -> bool:
+    """Tell whether the text of a testbed's LM tells a fact."""
+    return Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
+
+
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     """Partition the outcomes by told and withheld, and by cardinality, for relations where these are known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
-
-    def told(outcome: Outcome) -> str:
-        is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
-        return TOLD if is_told else WITHHELD
-
     of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIXES)]
     of_kinds = [outcome for outcome in outcomes if outcome.relation in kinds]
     found = {
-        "told": parted(of_testbed, told, [TOLD, WITHHELD]),
+        "told": parted(of_testbed, lambda one: TOLD if is_told(one) else WITHHELD, [TOLD, WITHHELD]),
         "cardinality": parted(of_kinds, lambda outcome: kinds[outcome.relation], sorted({*kinds.values()})),
     }
     return {name: parts for name, parts in found.items() if parts}
@@ -100,7 +100,7 @@ class CellTrust:
     @property
     def label(self) -> str:
         """What it is about."""
-        return f"{self.line.lm}, {self.line.label}, {self.kind}"
+        return f"{self.line.lm}, {self.line.label}, {in_words(self.kind)}"
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name, with what they are figures of."""

@@ -25,6 +25,7 @@ from askwell.views.document import (
     table,
 )
 from askwell.views.printable import NONE, counted, per_cent
+from askwell.views.study_cells import in_words
 from askwell.views.study_figures import drawing_of
 from askwell.views.study_rows import TEXTS, Draft, StudyTable, file_stem, ranked_among, record, span
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust
@@ -53,15 +54,15 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
             interval = interval_text(found.low, found.high, "{:.1f}".format)
             gain = Cell(f"{found.gain:+.1f}", strong=cell.knowledge.is_there, note=interval)
         row = (Cell(cell.score.text), control, control_score, gain, *map(one_decimal, further.values()))
-        draft.rows.append(Row(f"{cell.line.label}, {cell.kind}", row, begins))
+        draft.rows.append(Row(f"{cell.line.label}, {in_words(cell.kind)}", row, begins))
     columns = tuple(Column(heading, note) for heading, note in TEXTS["believe"]["columns"].items())
     return draft.finished("believe", fact_set, [ColumnGroup("", columns)], _caption("believe", cells))
 
 
-def _caption(name: str, cells: Sequence[CellTrust]) -> tuple[str, ...]:
+def _caption(name: str, cells: Sequence[CellTrust]) -> str:
     facts, left_out = span([cell.group.facts for cell in cells]), span([cell.group.left_out for cell in cells])
     what = TEXTS[name]["what"].format(facts=facts, left_out=left_out)
-    return what, ranked_among(run for cell in cells for run in cell.group.runs)
+    return f"{what} {ranked_among(run for cell in cells for run in cell.group.runs)}"
 
 
 def _score_figures(cell: CellTrust) -> dict[str, float | None]:
@@ -151,7 +152,7 @@ def control_sentences(found: Knowledge | None, corrected: float | None) -> list[
     """Return what answers that need no knowledge score, the gain over the best of them, and what it means."""
     if found is None:
         return []
-    each = ", ".join(f"{CONTROLS.get(name, name)} {scores.test:.1f}" for name, scores in found.controls.items())
+    each = ", ".join(f"{CONTROLS.get(name, name)} {scores['test']:.1f}" for name, scores in found.controls.items())
     interval = interval_text(found.low, found.high, "{:.1f}".format)
     verdict = "so the LM knows something" if found.is_there else "which may be chance"
     lines = [
@@ -199,8 +200,8 @@ def calibration_sentence(found: Calibration) -> str:
 
 
 def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[Drawing]:
-    """Draw the reliability diagram of each LM's first cell, and the risk–coverage curves of these cells together."""
-    firsts = [cell for cell, lm in headed(cells, lambda cell: cell.line.lm) if lm][:_CURVES]
+    """Draw the reliability diagram of each LM's cell, and the risk–coverage curves of these cells together."""
+    drawn = cells[:_CURVES]
     title, what = TEXTS["reliability"]["title"], TEXTS["reliability"]["what"]
     figures = [
         Drawing(
@@ -209,11 +210,11 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[Drawing]:
             title.format(cell=cell.label),
             what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),
         )
-        for cell in firsts
+        for cell in drawn
     ]
-    areas = "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in firsts)
+    areas = "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in drawn)
     caption = TEXTS["risk_coverage"]["what"].format(areas=areas)
-    chart = risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in firsts}, chosen=0.1)
+    chart = risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in drawn}, chosen=0.1)
     return [*figures, drawing_of("risk_coverage", fact_set, caption, chart)]
 
 
@@ -237,7 +238,7 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         groups.append(ColumnGroup(heading, tuple(columns)))
     draft = Draft()
     for (cell, begins), row in zip(headed(cells, lambda cell: cell.line.lm), rows, strict=True):
-        draft.rows.append(Row(f"{cell.line.label}, {cell.kind}", tuple(row), begins))
+        draft.rows.append(Row(f"{cell.line.label}, {in_words(cell.kind)}", tuple(row), begins))
         draft.records += [
             record(cell.line, cell.kind, f"P@1, {partition}: {part}", scores["P@1"])
             for partition in TEXTS["parts"]["columns"]

@@ -1,16 +1,17 @@
-"""A mixture's soft prompts in words: the words nearest to each tuned vector, and notes on how to read them.
+"""A mixture's soft prompts, vector by vector: how far each has moved, what is lost without it, and the word it is near.
 
-Only the vectors that the LM reads as words (layer 0) have nearest words. Of the Δ that a deep mixture adds to later
-layers, only the norms are shown.
+Only the vectors that the LM reads as words (layer 0) can be near a word. Of the Δ that a deep mixture adds to later
+layers, only the sizes are shown.
 """
 
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from askwell.data.facts import Fact
 from askwell.errors import BadOption, NotFinite, checked
 from askwell.views.printable import counted, visible
 
@@ -53,12 +54,26 @@ class PromptToken:
     """|v| / |v0|, None if v0 is 0."""
     next_nearest: tuple[Word, ...]
     """The words that follow the tuned one, nearest first."""
+    is_near: bool = True
+    """Whether the tuned word says anything of the vector: see `NEAR`."""
+    moved: float = 0.0
+    """|v − v0|, where 1 is the spread of the LM's word vectors."""
+    layers: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """For each stack of a deep mixture, from layer 1: |Δ|, where 1 is the spread of what leaves the layer."""
+    change: float | None = None
+    """What the mean of log p(y | x, r) changes by when this vector is put back to its start; None if nobody asked."""
     kind: str = "token"
 
     @property
     def is_same_word(self) -> bool:
         """Whether the tuned word is still the original word."""
         return self.tuned.token == self.original.token
+
+    @property
+    def words(self) -> list[Word]:
+        """What is drawn: the word that the vector is near, over the original word unless that is the same."""
+        near = [self.tuned] if self.is_near else []
+        return near if near and self.is_same_word else [*near, self.original]
 
 
 @dataclass(frozen=True)
@@ -92,11 +107,14 @@ class PromptWords:
     """What follows y in the template, if the LM does not read that; it has no vectors."""
     end: str
     """Its first token, where answers of any length end with it: the LM has to predict it."""
-    deep_norms: dict[str, tuple[float, ...]]
-    """For each stack of a deep mixture, from layer 1: the mean of |Δ| over the prompt's tokens."""
-
     sentences: tuple[int, ...] = ()
     """At which items a further sentence begins, where examples come before the question."""
+    facts: int = 0
+    """How many facts were asked again with vectors put back; 0 if none."""
+    log_probability: float | None = None
+    """The mean of log p(y | x, r) over these facts."""
+    change: float | None = None
+    """What it changes by when all vectors of this prompt are put back."""
 
     @property
     def lines(self) -> list[tuple[PromptToken | BlankPlace, ...]]:
@@ -109,35 +127,131 @@ class PromptWords:
         """The prompt tokens alone."""
         return [item for item in self.items if isinstance(item, PromptToken)]
 
+    @property
+    def moved_layers(self) -> dict[str, list[float]]:
+        """For each stack of a deep mixture, from layer 1: the mean over tokens of what `PromptToken.layers` holds."""
+        each = [token.layers for token in self.tokens]
+        stacks = each[0] if each else ()
+        return {
+            stack: [sum(of_layer) / len(each) for of_layer in zip(*(one[stack] for one in each), strict=True)]
+            for stack in stacks
+        }
+
     def as_json(self) -> dict[str, Any]:
         """Return the prompt as plain data."""
         return asdict(self)
 
 
+NEAR = 10.0
+"""A word w is near a vector v if p(w | v) is at least this many times chance (1/V), and more than w gets from the
+vector of any other word: of the prompts' words, and of words spread over the vocabulary.
+
+Chance alone is no measure. On SmolLM2, p(w | v) is highest for the same few words ("strugg") whatever v is: 1,500 times
+chance for words' own vectors, which are nearest to their own word in 11 of 100 cases. On the testbed's LMs hardly any
+vector gives a word more than 5 times chance, a word's own vector included. With both conditions, of the untuned
+vectors of common words moved in random directions as far as tuned ones move, up to 0.6 % are called near a word on the
+testbed's LMs (63 % of them would be with the second condition alone), and 2 % of the vectors of SmolLM2's words are
+called near another word."""
+_OTHERS = 200
+_ASKED_PROMPTS = 3
+"""So many prompts, the heaviest, have their vectors put back; each costs as much as asking all prompts."""
+
+
 @checked
-def nearest_words(mixture: "Mixture", nearest: int = 3) -> list[PromptWords]:
-    """Return the prompts of a mixture in words, heaviest first, with the `nearest` words next to each tuned one."""
+def nearest_words(
+    mixture: "Mixture",
+    nearest: int = 3,
+    *,
+    facts: Sequence[Fact] = (),
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[PromptWords]:
+    """Return the prompts of a mixture, heaviest first, with the `nearest` words next to each vector's tuned word.
+
+    With facts, such as a relation's dev facts, the heaviest prompts also say what the mixture answers when one of their
+    vectors, or all of them, are put back to their start."""
     if nearest < 0:
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
     import torch
 
-    from askwell.evaluation.projection import closest_words
+    from askwell.evaluation.projection import closest_words, most_from_others
+    from askwell.evaluation.put_back import put_back
     from askwell.prompts.prompt import original_tokens
+    from askwell.training.optimiser import word_scale
 
     with torch.no_grad():
         lm, ids = mixture.lm, original_tokens(mixture.prompts)
+        for prompt, rows in zip(mixture.prompts, mixture.pairs.rows, strict=True):
+            if not mixture.vectors[list(rows)].isfinite().all():
+                raise NotFinite(
+                    f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
+                )
         original = torch.tensor(ids, dtype=torch.long, device=lm.device)
-        found = zip(*(part.tolist() for part in closest_words(lm, mixture.vectors, original, nearest + 1)), strict=True)
+        found = [part.tolist() for part in closest_words(lm, mixture.vectors, original, nearest + 1)]
+        others = [*ids, *torch.linspace(0, lm.word_count - 1, _OTHERS).long().tolist()]
+        from_others = most_from_others(lm, [words[0] for words in found[0]], others)
+        unmoved = (mixture.vectors == lm.word_vectors(original).to(mixture.vectors.dtype)).all(1).tolist()
         ratios = (mixture.vectors.norm(dim=1) / mixture.initial_vectors.norm(dim=1)).tolist()
+        spread = word_scale(lm) * mixture.vectors.shape[1] ** 0.5
+        moved = ((mixture.vectors - mixture.initial_vectors).norm(dim=1) / spread).tolist()
+        layers = _moved_layers(mixture)
         tokens = []
-        for token, (words, ps, p), ratio in zip(ids, found, ratios, strict=True):
-            tuned, *others = (_word(lm, *one) for one in zip(words, ps, strict=True))
-            is_known = ratio < float("inf")  # neither infinite nor NaN
-            tokens.append(PromptToken(_word(lm, token, p), tuned, ratio if is_known else None, tuple(others)))
-        prompts = [_prompt_words(mixture, number, tokens) for number in range(len(mixture.prompts))]
-    first, *others = sorted(prompts, key=lambda prompt: -prompt.weight)  # the sort is stable: ties stay in their order
+        for row, (token, words, ps, p) in enumerate(zip(ids, *found, strict=True)):
+            tuned, *following = (_word(lm, *one) for one in zip(words, ps, strict=True))
+            own = _word(lm, token, p)
+            if unmoved[row]:  # it is this word, whatever its neighbours
+                following = [one for one in (tuned, *following) if one.token != token][:nearest]
+                tuned = own
+            is_near = unmoved[row] or (tuned.p * lm.word_count >= NEAR and tuned.p > from_others[tuned.token])
+            ratio = ratios[row] if ratios[row] < float("inf") else None  # neither infinite nor NaN
+            of_layers = {stack: tuple(of_stack[row]) for stack, of_stack in layers.items()}
+            tokens.append(PromptToken(own, tuned, ratio, tuple(following), is_near, moved[row], of_layers))
+        weights = mixture.weights.tolist()
+        order = sorted(range(len(weights)), key=lambda number: -weights[number])  # stable: ties stay in their order
+        asked: dict[int, dict[str, Any]] = {}
+        if facts:
+            chosen = [number for number in order[:_ASKED_PROMPTS] if weights[number]]
+            single = sorted({row for number in chosen for row in mixture.pairs.rows[number] if _differs(tokens[row])})
+            groups = [*([row] for row in single), *(list(mixture.pairs.rows[number]) for number in chosen)]
+            known = put_back(mixture, facts, groups, progress)
+            for row, change in zip(single, known.changes, strict=False):
+                tokens[row] = replace(tokens[row], change=change)
+            whole = known.changes[len(single) :]
+            both = {"facts": known.facts, "log_probability": known.log_probability}
+            asked = {number: {**both, "change": one} for number, one in zip(chosen, whole, strict=True)}
+        prompts = [replace(_prompt_words(mixture, number, tokens), **asked.get(number, {})) for number in order]
+    first, *further = prompts
     shared = mixture.prompts[0].shared_tokens
-    return [first, *(replace(one, items=one.items[shared:], sentences=()) if shared else one for one in others)]
+    return [first, *(replace(one, items=one.items[shared:], sentences=()) if shared else one for one in further)]
+
+
+def _differs(token: PromptToken) -> bool:
+    return token.moved > 0 or any(map(any, token.layers.values()))
+
+
+def _moved_layers(mixture: "Mixture") -> dict[str, list[list[float]]]:
+    """Return for each stack of a deep mixture, and each of its vectors, |Δ| at each layer in units of its spread."""
+    import torch
+
+    from askwell.lms.batches import words_of
+    from askwell.lms.vocabulary import token_text
+    from askwell.prompts.prompt import original_tokens
+    from askwell.training.optimiser import hidden_scales
+
+    if not mixture.layer_deltas or not len(mixture.vectors):
+        return {}
+    lm = mixture.lm
+    xs = words_of([token_text(lm, token) for token in original_tokens(mixture.prompts)[:16]], lm.wording, lm.device)
+    scales = hidden_scales(lm, mixture.pairs.sample(mixture.tuned, xs, 16), mixture.initial_vectors)
+    return {
+        stack: torch.stack(
+            [
+                delta.norm(dim=1) / (scale * delta.shape[1] ** 0.5)
+                for delta, scale in zip(deltas, scales[stack], strict=True)
+            ],
+            dim=1,
+        ).tolist()
+        for stack, deltas in mixture.layer_deltas.items()
+    }
 
 
 def _prompt_words(mixture: "Mixture", number: int, tokens: Sequence[PromptToken]) -> PromptWords:
@@ -146,11 +260,7 @@ def _prompt_words(mixture: "Mixture", number: int, tokens: Sequence[PromptToken]
 
     prompt, copies, rows = mixture.prompts[number], mixture.spec.copies, mixture.pairs.rows[number]
     before, between, after = (len(part) for part in (prompt.tokens.before, prompt.tokens.between, prompt.tokens.after))
-    rows, is_cut = list(rows), len(prompt.token_ids) < before + between + after
-    if not mixture.vectors[rows].isfinite().all():
-        raise NotFinite(
-            f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
-        )
+    is_cut = len(prompt.token_ids) < before + between + after
     places = {"[X]": prompt.tokens.x_place, "[Y]": prompt.tokens.y_place}
     blanks = [BlankPlace(name, places[name] is Place.GLUED) for name in (prompt.template.first, prompt.template.second)]
     items: list[PromptToken | BlankPlace] = [tokens[row] for row in rows]
@@ -165,10 +275,6 @@ def _prompt_words(mixture: "Mixture", number: int, tokens: Sequence[PromptToken]
         original_is_initial=mixture.spec.initial == "words",
         cut_text=prompt.template.after if is_cut else "",
         end=_end(mixture, number) if is_cut else "",
-        deep_norms={
-            stack: tuple(float(delta[rows].norm(dim=1).mean()) for delta in layers)
-            for stack, layers in (mixture.layer_deltas.items() if prompt.token_ids else ())
-        },
         sentences=prompt.tokens.sentences,
     )
 
@@ -224,10 +330,17 @@ def notes_on_prompt(prompt: PromptWords) -> list[str]:
         notes.append(f"{counted(len(prompt.sentences), 'example')} before the question, each on a new line")
     if cut := prompt.cut_text.strip():
         notes.append(_note_on_cut(cut, prompt.end))
-    for stack, norms in prompt.deep_norms.items():
+    if prompt.tokens and not any(token.is_near for token in prompt.tokens):
+        notes.append("no word is near any of its vectors")
+    if prompt.log_probability is not None and prompt.change is not None:
+        notes.append(
+            f"mean log-loss of {counted(prompt.facts, 'dev fact')}: {-prompt.log_probability:.2f}; with all vectors of "
+            f"this prompt where they started: {-prompt.log_probability - prompt.change:.2f}"
+        )
+    for stack, norms in prompt.moved_layers.items():
         name = "" if stack == "layers" else f" {stack}"
         layers = "layer 1" if len(norms) == 1 else f"layers 1 to {len(norms)}"
-        notes.append(f"mean |Δ| of{name} {layers}: {' '.join(f'{norm:#.2g}' for norm in norms)}")
+        notes.append(f"mean |Δ| of{name} {layers}, in spreads: {' '.join(f'{norm:#.2g}' for norm in norms)}")
     return notes
 
 
@@ -253,10 +366,14 @@ def notes_on_all(prompts: Sequence[PromptWords]) -> list[str]:
             "The vectors started at random, not from words: an original word only marks a place in the template here, "
             "and |v0| is the length of the random vector."
         )
-    if any(prompt.deep_norms for prompt in prompts):
-        notes.append("Later layers are tuned, too (Δ), which the words do not show.")
     items = [item for prompt in prompts for item in prompt.items]
-    words = [word for item in items if isinstance(item, PromptToken) for word in (item.tuned, item.original)]
+    words = [word for item in items if isinstance(item, PromptToken) for word in item.words]
     if any(one.glued for one in (*words, *(item for item in items if isinstance(item, BlankPlace)))):
         notes.append(f"{TIE} marks a piece that continues what precedes it, without a space.")
-    return [*notes, f"{NOT_AN_EXPLANATION} Even an untuned vector need not be nearest to its own word."]
+    tokens = [item for item in items if isinstance(item, PromptToken)]
+    if not all(token.is_near for token in tokens):
+        notes.append(
+            f"No word is near a vector if even the most probable w has less than {NEAR:.0f} times chance (1/V, with "
+            "V the words of the LM), or as much under the vectors of other words."
+        )
+    return [*notes, NOT_AN_EXPLANATION] if any(token.is_near for token in tokens) else notes

@@ -1,6 +1,7 @@
-"""Soft prompts as a document (a chart of their words, and all figures as tables), and in a terminal.
+"""Soft prompts as a document (a chart, and all figures as tables), and in a terminal.
 
-For each prompt, both have a row of tuned words in blue above the original words in red.
+The chart has the word that each vector is near in blue above its original word in red, and below them how far the
+vector has moved and what is lost without it.
 
 A word's colour fades towards grey as its probability falls to chance. Blue, red and grey are about equally light, as
 far from white as from black, so that they can be read on both.
@@ -11,14 +12,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from rich.console import Console
-from rich.style import Style
-from rich.text import Text
-
 from askwell.views.document import Block, Cell, Document, Drawing, Figure, Paragraph, Section, Table, table
 from askwell.views.drawing import Chart, chart_style, light, new_figure, place, text_width
 from askwell.views.printable import NONE, counted, visible
-from askwell.views.to_text import print_blocks
 from askwell.views.words import (
     NOT_AN_EXPLANATION,
     BlankPlace,
@@ -65,11 +61,17 @@ def probability_figure(p: float) -> str:
     return f"{p:.2f}" if p >= 0.095 else f"{p:.1g}".replace("e-0", "e-")
 
 
-_PAGE, _MARGIN, _LEFT = 960.0, 28.0, 140.0
+_PAGE, _MARGIN, _LEFT = 960.0, 28.0, 182.0
 _ROOM = _PAGE - _MARGIN - _LEFT  # a word that is wider is set smaller
 _TITLE, _WEIGHT, _TUNED, _ORIGINAL, _NOTE = 20.0, 14.0, 18.0, 13.0, 12.0
 _SMALLEST, _LARGEST = 0.65, 1.8  # a word's size follows |v| / |v0| between these
 _GAP, _GLUED_GAP = 15.0, 3.0
+_LABELS = {"moved": "moved", "change": "put back"}
+_BARS = "The bars show each weight relative to the heaviest prompt's."
+_BELOW = (
+    "moved: how far the vector v is from its start v0; 1 is the spread of the LM's word vectors.",
+    "put back: how the mean of log p(y | x, r) changes when this vector alone is where it started.",
+)
 _BAR, _LINE = 84.0, 17.0
 
 
@@ -121,14 +123,38 @@ class _Column(NamedTuple):
 
 def _column(item: PromptToken | BlankPlace) -> _Column:
     if isinstance(item, BlankPlace):
-        words, glued = [_word("blank", item.shown, _TUNED, light("ink"), "bold")], item.glued
-    else:
+        return _Column([_word("blank", item.shown, _TUNED, light("ink"), "bold")], _GLUED_GAP if item.glued else _GAP)
+    words = []
+    if item.is_near:
         size = _TUNED * min(max(1.0 if item.size_ratio is None else item.size_ratio, _SMALLEST), _LARGEST)
-        words, glued = [_word("tuned", item.tuned.shown, size, faded(BLUE, item.tuned.brightness))], item.tuned.glued
-        if not item.is_same_word:
-            words.append(_word("original", item.original.shown, _ORIGINAL, faded(RED, item.original.brightness)))
-            glued = glued and item.original.glued
-    return _Column(words, _GLUED_GAP if glued else _GAP)
+        words.append(_word("tuned", item.tuned.shown, size, faded(BLUE, item.tuned.brightness)))
+    if not (item.is_near and item.is_same_word):
+        words.append(_word("original", item.original.shown, _ORIGINAL, faded(RED, item.original.brightness)))
+    words.append(_word("moved", _moved(item), _NOTE, light("pale")))
+    if item.change is not None:
+        words.append(_word("change", _change(item.change), _NOTE, light("ink")))
+    return _Column(words, _GLUED_GAP if all(word.glued for word in item.words) else _GAP)
+
+
+def _moved(token: PromptToken) -> str:
+    return f"{token.moved:.1f}"
+
+
+def _change(change: float) -> str:
+    """Write what log p(y) changes by, with a sign unless it is 0."""
+    shown = f"{change:+.2f}".replace("-", "−")
+    return "0" if shown.strip("+−") == "0.00" else shown
+
+
+def _depths(columns: Sequence[_Column]) -> dict[str, float]:
+    """Return how far below the first baseline each kind of word of a line stands."""
+    kinds = {word.kind for column in columns for word in column.words}
+    depths, depth = {"blank": 0.0, "tuned": 0.0}, 0.0
+    for kind, step in (("original", _ORIGINAL + 6), ("moved", _NOTE + 5), ("change", _NOTE + 3)):
+        if kind in kinds:
+            depth += 0.0 if kind == "original" and "tuned" not in kinds else step
+            depths[kind] = depth
+    return depths
 
 
 class _Drawing:
@@ -172,16 +198,21 @@ class _Drawing:
         )
         for number, columns in enumerate(chain.from_iterable(lines)):
             baseline = self.y + max(column.words[0].size for column in columns)
+            depths = _depths(columns)
             if number == 0:
                 self._weight(prompt, baseline, share)
+            for kind, label in _LABELS.items():
+                if kind in depths:
+                    at = _LEFT - 12 - text_width(label, _NOTE)
+                    self.text(at, baseline + depths[kind], label, _NOTE, light("pale"))
             x = _LEFT - columns[0].gap
             for column in columns:
                 middle = x + column.gap + column.width / 2
-                for word, y in zip(column.words, (baseline, baseline + _ORIGINAL + 6), strict=False):
+                for word in column.words:
                     how: Any = {"ha": "center", "gid": word.kind, "fontweight": word.font_weight}
-                    self.text(middle, y, word.text, word.size, word.colour, **how)
+                    self.text(middle, baseline + depths[word.kind], word.text, word.size, word.colour, **how)
                 x += column.gap + column.width
-            self.y = baseline + (_ORIGINAL + 16 if any(len(column.words) > 1 for column in columns) else 14)
+            self.y = baseline + max(depths.values()) + 14
         self.y = max(self.y, top + (70 if prompt.copy is not None else 46))
         for note in notes_on_prompt(prompt):
             self.y += _NOTE
@@ -202,11 +233,26 @@ class _Drawing:
         """Explain colours, sizes and bars, and what words cannot show."""
         self._rule()
         self.y += 26
+        tokens = [token for prompt in prompts for token in prompt.tokens]
+        is_any_near = any(token.is_near for token in tokens)
+        near = [("near", 15.0, faded(BLUE, 1.0)), ("word w with the highest p(w | v), above the", _NOTE, light("pale"))]
+        original = "word w0 where the two differ" if is_any_near else "word w0; no word is near any vector"
         self._run(
-            ("tuned", 15.0, faded(BLUE, 1.0)), ("word w with the highest p(w | v), above the", _NOTE, light("pale")),
-            ("original", _ORIGINAL, faded(RED, 1.0)), ("word w0 where the two differ", _NOTE, light("pale")),
+            *(near if is_any_near else []),
+            ("original", _ORIGINAL, faded(RED, 1.0)), (original, _NOTE, light("pale")),
         )  # fmt: skip
-        self.y += 34
+        self.y += 20
+        for note in _BELOW[: 2 if any(token.change is not None for token in tokens) else 1]:
+            self.lines(note, _MARGIN, _NOTE, "pale")
+        self.y += 10
+        if is_any_near:
+            self._scales()
+        for note in (_BARS, *notes_on_all(prompts)):
+            self.lines(note, _MARGIN, _NOTE, "pale")
+
+    def _scales(self) -> None:
+        """Explain colours and sizes of words."""
+        self.y += 4
         x = _MARGIN
         for name, colour in (("p(w | v)", BLUE), ("p(w0 | v)", RED)):
             x = self._run((f"{name}   1/V", _NOTE, light("pale")), x=x)
@@ -220,10 +266,7 @@ class _Drawing:
             (f"≥ {_LARGEST}", _TUNED * _LARGEST, blue), x=x,
         )  # fmt: skip
         self.y += 26
-        bars = "The bars show each weight relative to the heaviest prompt's."
-        colours = "Colours follow log p, from chance (1/V for the V words of the LM) to 1."
-        for note in (f"{colours} {bars}", *notes_on_all(prompts)):
-            self.lines(note, _MARGIN, _NOTE, "pale")
+        self.lines("Colours follow log p, from chance (1/V for the V words of the LM) to 1.", _MARGIN, _NOTE, "pale")
 
     def _run(self, *pieces: tuple[str, float, str], x: float = _MARGIN) -> float:
         """Write pieces of text one after the other on one baseline, and return where the next would begin."""
@@ -241,12 +284,13 @@ class _Drawing:
 
 def _in_words(prompt: PromptWords) -> str:
     """Return the sentence, for those who cannot see it."""
-    return " ".join(
-        item.shown
-        if isinstance(item, BlankPlace)
-        else item.tuned.shown + ("" if item.is_same_word else f" ({item.original.shown})")
-        for item in prompt.items
-    )
+    return " ".join(item.shown if isinstance(item, BlankPlace) else _both(item) for item in prompt.items)
+
+
+def _both(token: PromptToken) -> str:
+    if not token.is_near:
+        return f"({token.original.shown})"
+    return token.tuned.shown + ("" if token.is_same_word else f" ({token.original.shown})")
 
 
 def in_lines(
@@ -312,73 +356,72 @@ def prompt_table(prompts: Sequence[tuple[float, str]], notes: Sequence[str] = ()
 
 
 def _vectors(prompt: PromptWords) -> Table:
-    headings = ("#", "tuned, p(w | v)", "original, p(w0 | v)", "|v| / |v0|", "next nearest, p(w | v)")
-    rows = []
+    """Return all figures of a prompt's vectors, folded."""
+    stacks = [(stack, layer) for stack, norms in prompt.moved_layers.items() for layer in range(len(norms))]
+    deep = [f"{'layer' if stack == 'layers' else stack} {layer + 1}" for stack, layer in stacks]
+    headings = ("#", "original, p(w0 | v)", _NEAR_HEADING, "moved", *deep, "put back", "|v| / |v0|", _NEXT)
+    rows: list[tuple[str | Cell, ...]] = []
     for number, token in enumerate(prompt.tokens, 1):
-        ratio = NONE if token.size_ratio is None else f"{token.size_ratio:.2f}"
         nearest = ", ".join(f"{word.shown} {probability_figure(word.p)}" for word in token.next_nearest)
-        both = (Cell(one.shown, strong=True, note=probability_figure(one.p)) for one in (token.tuned, token.original))
-        rows.append((str(number), *both, ratio, nearest or NONE))
+        by_layer = [f"{token.layers[stack][layer]:.1f}" for stack, layer in stacks]
+        original = Cell(token.original.shown, strong=True, note=probability_figure(token.original.p))
+        ends = NONE if token.change is None else _change(token.change), _ratio(token), nearest or NONE
+        rows.append((str(number), original, _near(token), _moved(token), *by_layer, *ends))
     folded = f"{visible(prompt.template)}: {counted(len(prompt.tokens), 'vector')}"
-    return replace(table(headings, rows, numbers=("#", "|v| / |v0|")), folded=folded)
+    numbers = ("#", "moved", *deep, "put back", "|v| / |v0|")
+    return replace(table(headings, rows, numbers=numbers), folded=folded)
+
+
+_NEAR_HEADING, _NEXT = "near, p(w | v)", "next, p(w | v)"
+
+
+def _near(token: PromptToken) -> Cell:
+    """Return the word that a vector is near, or that there is none, with the highest p(w | v)."""
+    p = probability_figure(token.tuned.p)
+    return Cell(token.tuned.shown, strong=True, note=p) if token.is_near else Cell("no word", note=f"at most {p}")
+
+
+def _ratio(token: PromptToken) -> str:
+    return NONE if token.size_ratio is None else f"{token.size_ratio:.2f}"
 
 
 # ── in a terminal ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-_ROWS = ("tuned", "p", "size", "original", "p")
-_INDENT, _SPACE, _BAR_CELLS = 10, 2, 10
-_LEGEND = (
-    "tuned: the word w with the highest p = p(w | v), above the original word w0 where the two differ, with p(w0 | v). "
-    "size: |v| / |v0|. The bars show each weight relative to the heaviest prompt's."
-)
+_LISTED_PROMPTS, _LISTED_VECTORS, _BAR_CELLS = 3, 6, 10
 
 
-def print_words(prompts: Sequence[PromptWords], console: Console) -> None:
-    """Print the prompts, each as a weight and lines of words with their figures, and a legend; where there are colours,
-    a word is the greyer, the lower its probability."""
+def words_listed(prompts: Sequence[PromptWords]) -> list[Block]:
+    """Return the heaviest prompts with the vectors that matter most, short enough for a terminal."""
     heaviest = max((prompt.weight for prompt in prompts), default=0.0)
-    unbroken: Any = {"overflow": "ignore", "crop": False}  # a word wider than the console extends beyond its edge
-    for prompt in prompts:
-        console.print(_heading(prompt, heaviest), **unbroken)
-        for line in prompt.lines:
-            for shown in in_lines(map(_cells, line), console.width - _INDENT, _width, lambda _: _SPACE):
-                for row, label in enumerate(_ROWS):
-                    if any(column[row].plain for column in shown):
-                        console.print(_row(label.ljust(_INDENT), shown, row), **unbroken)
-        print_blocks(map(Paragraph, notes_on_prompt(prompt)), console)
-        console.print()
-    print_blocks(map(Paragraph, (_LEGEND, *notes_on_all(prompts))), console)
+    blocks: list[Block] = []
+    for prompt in prompts[:_LISTED_PROMPTS]:
+        share = prompt.weight / heaviest if heaviest else 0.0
+        eighths = max(1, round(share * _BAR_CELLS * 8)) if share else 0
+        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        parts = (weight_figure(prompt.weight), bar, visible(prompt.template), copy_of(prompt))
+        blocks.append(Paragraph(" ".join(filter(None, parts))))
+        blocks += _strongest(prompt)
+        blocks += [Paragraph(f"{note[0].upper()}{note[1:]}.") for note in notes_on_prompt(prompt)]
+        blocks.append(Paragraph(""))
+    if others := prompts[_LISTED_PROMPTS:]:
+        weight = weight_figure(sum(prompt.weight for prompt in others))
+        blocks.append(Paragraph(f"{counted(len(others), 'lighter prompt')} of weight {weight} in all: see --html."))
+    tokens = [token for prompt in prompts[:_LISTED_PROMPTS] for token in prompt.tokens]
+    below = _BELOW[: 2 if any(token.change is not None for token in tokens) else 1] if tokens else ()
+    return [*blocks, *map(Paragraph, (*below, *notes_on_all(prompts[:_LISTED_PROMPTS])))]
 
 
-def _heading(prompt: PromptWords, heaviest: float) -> Text:
-    """Return the weight, a bar as long as its share of the heaviest one, and which copy it is."""
-    share = prompt.weight / heaviest if heaviest else 0.0
-    eighths = max(1, round(share * _BAR_CELLS * 8)) if share else 0
-    bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-    heading = Text(f"{weight_figure(prompt.weight)} ", "bold").append(bar, f"not bold {faded(BLUE, 0.0)}")
-    return heading.append(f" {copy_of(prompt)}".rstrip(), "not bold")
-
-
-def _cells(item: PromptToken | BlankPlace) -> list[Text]:
-    """Return the cells of one item, from top to bottom."""
-    if isinstance(item, BlankPlace):
-        return [Text(item.shown, "bold"), *[Text("")] * (len(_ROWS) - 1)]
-    tuned, original = item.tuned, item.original
-    size = Text("" if item.size_ratio is None else f"×{item.size_ratio:.2f}")
-    cells = [Text(tuned.shown, Style(color=faded(BLUE, tuned.brightness))), Text(probability_figure(tuned.p)), size]
-    if item.is_same_word:
-        return [*cells, Text(""), Text("")]
-    shown = Text(original.shown, Style(color=faded(RED, original.brightness)))
-    return [*cells, shown, Text(probability_figure(original.p))]
-
-
-def _width(column: list[Text]) -> int:
-    return max(cell.cell_len for cell in column)
-
-
-def _row(label: str, columns: list[list[Text]], row: int) -> Text:
-    text = Text(label, "none")
-    for column in columns:
-        text.append_text(column[row]).append(" " * (_width(column) - column[row].cell_len + _SPACE))
-    text.rstrip()
-    return text
+def _strongest(prompt: PromptWords) -> list[Block]:
+    """Return a table of the vectors that change most when they are put back or, if nobody asked, that moved most."""
+    tokens = prompt.tokens
+    by_strength = sorted(range(len(tokens)), key=lambda at: (-abs(tokens[at].change or 0.0), -tokens[at].moved))
+    rows = [
+        (token.original.shown, _near(token) if any(one.is_near for one in tokens) else Cell(""), _moved(token),
+         "" if token.change is None else _change(token.change), _ratio(token))
+        for token in (tokens[at] for at in sorted(by_strength[:_LISTED_VECTORS]))
+    ]  # fmt: skip
+    if not rows:
+        return []
+    more = max(0, len(tokens) - len(rows))
+    headings = ("original", _NEAR_HEADING, "moved", "put back", "|v| / |v0|")
+    return [table(headings, rows, numbers=headings[2:], more=more)]
