@@ -77,7 +77,7 @@ def test_a_run_keeps_what_it_learned_from_and_the_page_says_so(at, made_runs):
     assert many.count("<small>seen in training</small>") == 1
 
 
-def test_a_run_is_named_noted_and_deleted(changing, runs):
+def test_a_page_names_notes_and_deletes_a_run(changing, runs):
     def post(name: str, **sent: str) -> httpx.Response:
         return httpx.post(f"{changing.address}/runs/{name}", data=sent, timeout=600)
 
