@@ -21,7 +21,7 @@ REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 TOPICS = {
     "LMs": ("load_lm", "FrozenLM"),
     "Facts and prompts": (
-        "load_relation", "load_prompts", "load_candidates", "Relation", "Fact", "Template",
+        "load_relation", "load_folds", "load_prompts", "load_candidates", "Relation", "Fact", "Template",
         "Candidates",
     ),
     "Mixtures": ("Mixture", "Reply", "Replies", "nearest_words", "Client"),

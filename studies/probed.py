@@ -20,7 +20,7 @@ from statistics import fmean
 from lines import RESULTS
 from pages import FINDINGS, fill
 
-from askwell.cli.running import SweepBar
+from askwell.cli.sweep import SweepBar
 from askwell.cli.terminal import note
 from askwell.errors import Failure
 from askwell.lms.checkpoints import find_tokenizer, pulled_folder

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from askwell.answers.reply import Reply as Reply
     from askwell.data.facts import Fact as Fact
     from askwell.data.facts import Relation as Relation
+    from askwell.data.names import load_folds as load_folds
     from askwell.data.names import load_prompts as load_prompts
     from askwell.data.names import load_relation as load_relation
     from askwell.data.templates import Template as Template
@@ -73,7 +74,7 @@ _HOMES = {
     "askwell.specs.mixture_spec": ["MixtureSpec"],
     "askwell.specs.run_spec": ["RunSpec"],
     "askwell.specs.training_spec": ["TrainingSpec"],
-    "askwell.data.names": ["load_prompts", "load_relation"],
+    "askwell.data.names": ["load_folds", "load_prompts", "load_relation"],
     "askwell.data.templates": ["Template"],
     "askwell.training.loop": ["train"],
     "askwell.training.history": ["TrainingProgress", "TrainingResult"],

@@ -37,6 +37,7 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
         "history.jsonl",
         "mixture/README.md",
         "mixture/config.json",
+        "mixture/facts_path.txt",
         "mixture/lm_path.txt",
         "mixture/mixture.safetensors",
         "run.json",

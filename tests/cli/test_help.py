@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from builders.worlds import PAIRS
 from rich.console import Console
 
 from askwell.cli.commands import COMMANDS, GROUPS
@@ -83,15 +84,17 @@ def test_words_that_are_left_over_and_templates_without_blanks(askwell, lms, fac
     assert [prompt["template"] for prompt in both.json["prompts"]] == ["[X] is [Y] .", "[X] was [Y] ."]
 
 
-def test_a_score_on_few_facts_comes_with_its_interval(askwell, lms, facts, tmp_path):
-    start = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", "[X] is [Y] .", "--pairs", "2")
+def test_a_score_on_few_facts_comes_with_its_interval(askwell, lms, tmp_path):
+    (tmp_path / "f.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in PAIRS))
+    facts = (tmp_path / "f.csv", "--split-ratio", "50-10-40")
+    start = ("train", "--lm", lms["bert"], "--prompts", "[X] is [Y] .", "--pairs", "2", "--facts", *facts)
     done = askwell(*start, "--no-controls", "--out", tmp_path / "m")
     record = askwell(*start, "--no-controls", "--out", tmp_path / "n", "--json").json["test"]
     n, p, z = record["facts"], record["micro"]["P@1"] / 100, 1.959964
     middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
     low, high = (100 * max(0.0, (middle + side * half) / (1 + z * z / n)) for side in (-1, 1))
     assert f"between {low:.1f} and {high:.1f} (95 % interval)" in done.err
-    assert "--split-ratio" in done.err
+    assert "--folds 5 scores every fact of the file once" in done.err
 
 
 @pytest.mark.parametrize(("typed", "wanted"), [("tr", "train"), ("lm pu", "pull"), ("train --prom", "--prompts")])

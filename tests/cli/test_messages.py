@@ -5,10 +5,10 @@ import pickle
 import pytest
 
 import askwell as library
-from askwell.answers.reply import TOO_MANY_TOKENS
+from askwell.answers.reply import TOO_MANY_TOKENS, LeftOutFact
 from askwell.cli.terminal import note_left_out_facts
+from askwell.data.facts import Fact
 from askwell.errors import BadFile, BadOption, LMUnavailable
-from askwell.evaluation.scoring import LeftOut
 from askwell.prompts.prompt_set import TOO_LONG
 
 
@@ -70,7 +70,11 @@ def test_a_mistake_in_a_command_names_its_own_help(askwell):
 
 def test_facts_with_too_long_a_y_are_named_with_what_to_do(capsys):
     note_left_out_facts(
-        "test", {TOO_MANY_TOKENS: 1, TOO_LONG: 1}, [LeftOut("Kenya", "12 December 1963", TOO_MANY_TOKENS)]
+        "test",
+        [
+            LeftOutFact(Fact("Kenya" * 9, "1963"), TOO_LONG),
+            LeftOutFact(Fact("Kenya", "12 December 1963"), TOO_MANY_TOKENS),
+        ],
     )
     long_x, long_y = (" ".join(line.split()) for line in capsys.readouterr().err.split("left out of ")[1:])
     assert "--longest-answer" not in long_x

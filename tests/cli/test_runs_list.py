@@ -7,6 +7,8 @@ import pytest
 from builders.sweeps import as_toml
 from builders.worlds import TEMPLATES
 
+from askwell.runs.folder import read_run
+
 
 @pytest.fixture
 def store(askwell, lms, facts, tmp_path):
@@ -43,6 +45,21 @@ def test_runs_are_listed_filtered_and_sorted(askwell, store):
     assert [row["id"] for row in rows] == [run["id"] for run in runs]
     for run in runs:
         assert (store / "runs" / run["id"] / "facts.parquet").is_file()
+
+    one = store / "runs" / runs[1]["id"]
+    assert askwell("runs", one, "--name", "first try", "--note", "one epoch").code == 0
+    named = askwell("runs", store, "--where", "name = 'first try'", "--json").json
+    assert [(run["id"], run["note"], run["folder"]) for run in named] == [(runs[1]["id"], "one epoch", str(one))]
+    shown = askwell("runs", store).out
+    assert "first try" in shown
+    assert runs[1]["id"][:8] in shown
+    record = read_run(one).record
+    assert f"{record.environment.began:%Y-%m-%d %H:%M}" in shown
+    assert askwell("runs", one, "--name", "").code == 0
+    assert "first try" not in askwell("runs", store).out
+    for_several = askwell("runs", store, "--name", "all")
+    assert for_several.code == 2
+    assert "--name and --note are for one run, and here are 6" in for_several.err
 
     compared = askwell("compare", *(store / "runs" / run["id"] for run in runs[:2]), "--json")
     assert compared.code == 0, compared.err

@@ -4,13 +4,16 @@ import json
 import shutil
 
 import pytest
+from builders.commands import refused
 from builders.worlds import PAIRS, TEMPLATES
+from scipy.stats import binomtest
 
 from askwell import load_lm
 from askwell.evaluation.examine import evaluate_split
 from askwell.evaluation.selective import dev_answers, threshold_of
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
+from askwell.runs.folder import read_run
 
 PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
 QUICK = ("--recipe", "paper", "--epochs", "2", "--threads", "1", "--learning-rate", "0.01")
@@ -228,7 +231,7 @@ def test_train_over_seeds_and_go_on(askwell, lms, facts, tmp_path):
     before = (folders[0] / "run.json").stat().st_mtime_ns
     again = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume"))
     assert again.code == 0, again.err
-    assert "seed 3 is already done" in again.err
+    assert f"{folders[0]} is already done" in again.err
     assert (folders[0] / "run.json").stat().st_mtime_ns == before
     assert f"{mrr['mean']:.1f}" in again.out
     other = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume", "--deep"))
@@ -244,8 +247,62 @@ def test_seeds_that_make_no_spread_are_refused(askwell, lms, facts, tmp_path, se
     assert not (tmp_path / "runs").exists()
 
 
-def test_seeds_do_not_split_a_file_anew(askwell, lms, tmp_path):
+def test_seeds_and_folds_of_a_single_file(askwell, lms, tmp_path):
+    file, out = tmp_path / "f.csv", tmp_path / "runs"
+    file.write_text("city,land\n" + "".join(f"{x},{y}\n" for x, y in PAIRS))
+    named = ("--x", "city", "--y", "land")
+
+    several = askwell(*seeded(lms, file, tmp_path / "seeds", "--seeds", "3,5", *named, "--json"))
+    assert several.code == 0, several.err
+    first, second = (read_run(tmp_path / "seeds" / f"seed-{seed}") for seed in (3, 5))
+    assert first.record.spec.facts_sha256 == second.record.spec.facts_sha256, "the file is split once"
+    assert several.json["by_seed"]["5"] == second.record.test.micro
+
+    done = askwell(*seeded(lms, file, out, "--folds", "3", *named, "--json"))
+    assert done.code == 0, done.err
+    runs = [read_run(out / f"fold-{fold}") for fold in (1, 2, 3)]
+    asked = sorted((outcome.x, outcome.y) for run in runs for outcome in run.test)
+    assert asked == sorted(PAIRS), "each fact once"
+    for name, outcomes in (("tuned", [run.test for run in runs]), ("untuned", [run.untuned for run in runs])):
+        right = sum(outcome.rank == 1 for of_run in outcomes for outcome in of_run)
+        assert done.json[name]["micro"]["P@1"] == pytest.approx(100 * right / len(PAIRS))
+        assert done.json[name]["facts"] == len(PAIRS)
+    tuned = done.json["tuned"]["micro"]["P@1"]
+    wilson = binomtest(round(tuned * len(PAIRS) / 100), len(PAIRS)).proportion_ci(method="wilson")
+    assert (done.json["low"], done.json["high"]) == pytest.approx((100 * wilson.low, 100 * wilson.high))
+    gain = done.json["gain"]["micro"]
+    assert gain["difference"] == pytest.approx(tuned - done.json["untuned"]["micro"]["P@1"])
+    assert done.json["knowledge"]["score"] == pytest.approx(tuned)
+
+    shutil.rmtree(out / "fold-3")
+    again = askwell(*seeded(lms, file, out, "--folds", "3", *named, "--resume"))
+    assert again.code == 0, again.err
+    assert f"{out / 'fold-2'} is already done" in again.err
+    assert f"Each of the {len(PAIRS)} facts was answered once" in again.out
+    assert f"in {out / 'fold-'}" in askwell("ask", out, PAIRS[0][0]).err, "it says which of the folds it asks"
+
+    # The record says where the facts were, in which columns, and how they were split.
+    known = askwell("evaluate", out / "fold-2", "--json")
+    assert known.json["micro"] == runs[1].record.test.micro
+    together = askwell("evaluate", out, "--json")
+    assert together.json["micro"]["P@1"] == pytest.approx(tuned)
+    file.write_text(file.read_text().replace(PAIRS[0][1], "Atlantis"))
+    refused(askwell("evaluate", out / "fold-2"), "have changed since")
+    file.unlink()
+    refused(askwell("evaluate", out / "fold-2"), "cannot be read again", "--facts")
+
+
+@pytest.mark.parametrize(
+    ("facts", "options", "message"),
+    [
+        ("testbed:capital", ["3"], "--folds is for facts that are not split yet"),
+        ("f.csv", ["11"], "takes at least 11 distinct x"),
+        ("f.csv", ["3", "--seeds", "2"], "--seeds and --folds cannot be combined"),
+        ("f.csv", ["1"], "--folds"),
+    ],
+)
+def test_folds_that_make_no_sense(askwell, lms, tmp_path, monkeypatch, facts, options, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "f.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in PAIRS))
-    done = askwell(*seeded(lms, tmp_path / "f.csv", tmp_path / "runs", "--seeds", "2"))
-    assert done.code == 2
-    assert "split differently for each seed" in done.err
+    refused(askwell(*seeded(lms, facts, "runs", "--folds", *options)), message)
+    assert not (tmp_path / "runs").exists()

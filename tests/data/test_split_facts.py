@@ -137,3 +137,26 @@ def test_a_split_keeps_every_fact_once_and_no_x_or_y_in_two_splits(facts, rule, 
                 changed[source] += back - given_size
                 changed[target] += given_size - back
                 assert distance(*changed) >= reached
+
+
+@pytest.mark.parametrize("rule", ["random", "distinct-y", "stratified", "random 3-1-2"])
+def test_each_fact_is_in_one_of_the_folds(rule):
+    facts = groups_of_x(3, 2, *[1] * 18)
+    folds = [split_facts(facts, f"{rule} fold {number}/5", 0) for number in range(1, 6)]
+    assert sorted(fact for _, _, test in folds for fact in test) == sorted(facts)
+    for train, dev, test in folds:
+        assert sorted((*train, *dev, *test)) == sorted(facts)
+        assert 4 <= len(test) <= (6 if rule == "stratified" else 5)  # strata are dealt by x, of which one has three
+        assert dev
+        if rule == "random":  # of 18 or 19 facts, one in nine
+            assert len(dev) == 2
+        if rule != "distinct-y":
+            assert {fact.x for fact in test}.isdisjoint(fact.x for fact in (*train, *dev))
+    assert split_facts(facts[::-1], f"{rule} fold 2/5", 0) == folds[1]
+
+
+def test_folds_that_facts_do_not_fill():
+    with pytest.raises(UsageError, match="5 folds takes at least 5 distinct x"):
+        split_facts(one_y_each(4), "random fold 1/5", 0)
+    with pytest.raises(BadOption, match="at least two folds"):
+        split_facts(one_y_each(4), "random fold 1/1", 0)

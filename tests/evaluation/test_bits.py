@@ -9,7 +9,7 @@ from askwell.data.facts import SplitName
 from askwell.evaluation.knowledge import bits_over, knowledge
 from askwell.evaluation.outcomes import Outcome
 from askwell.files import to_json
-from askwell.views.trust_section import control_sentences
+from askwell.views.scores import control_sentences
 
 
 def facts(*probabilities, first=0):

@@ -12,7 +12,7 @@ from scipy import stats
 from askwell.errors import UsageError
 from askwell.evaluation.knowledge import best_control, knowledge
 from askwell.files import to_json
-from askwell.views.trust_section import control_sentences
+from askwell.views.scores import control_sentences
 
 
 def run(ranks, y="y{}"):

@@ -144,6 +144,7 @@ def test_the_exported_names_are_these():
         "diff",
         "evaluate",
         "load_candidates",
+        "load_folds",
         "load_lm",
         "load_prompts",
         "load_relation",

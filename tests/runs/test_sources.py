@@ -86,7 +86,7 @@ def test_a_run_of_its_relations_name_is_not_taken_for_the_facts(
     monkeypatch.chdir(tmp_path)
     mixture = Mixture(load_lm("testbed:bert", device="cpu"), ["[X] lies in [Y] ."])
     mixture.save_pretrained(Path("rivers"), about=About(relation=RelationRecord(name="rivers")))
-    with pytest.raises(BadOption, match=r"rivers was learned from rivers, and a run does not keep its facts"):
+    with pytest.raises(BadOption, match=r"the facts that rivers was learned from cannot be read"):
         list(saved_jobs(["rivers"], EvaluationSources(loading=LOADING), nothing))
 
 

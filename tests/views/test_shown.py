@@ -136,6 +136,18 @@ def test_an_evaluation_shows_its_scores(mixture):
     assert len(str(evaluation)) < 800
 
 
+def test_training_scores_test_on_request(mixture):
+    pairs = [(fact.x, fact.y) for fact in askwell.load_relation("testbed:capital")["train"][:10]]
+    relation = askwell.load_relation(pairs)
+    tuned = askwell.Mixture(mixture.lm, "[X] lies in [Y] .")
+    result = askwell.train(tuned, relation, pairs=8, threads=1, test=True)
+    assert result.test is not None
+    assert result.test.outcomes == askwell.evaluate(tuned, relation).outcomes
+    assert "on 1 test fact: P@1 " in str(result)
+    assert "1 test fact: P@1 on more of them may lie anywhere between " in str(result.test)
+    assert len(result.history) > 1
+
+
 def test_a_training_result():
     dev = [{"P@1": p, "log_loss": None if p == 5 else p / 10, "facts": 900} for p in (5.0, 20.0, 10.0)]
     history = tuple(HistoryLine(n, 10 * n, float(n) or None, scores, 1.0) for n, scores in enumerate(dev))

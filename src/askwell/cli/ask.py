@@ -314,7 +314,7 @@ def show(
 
     folder = find_mixture(mixture, where, note)
     description = read_description(folder)
-    asked = None if facts is None else own_relation(description, facts, data)
+    asked = None if facts is None else own_relation(folder, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     set_threads(threads)
     known = dev_facts_of(folder, put_back) if asked is None else spread(asked.dev, put_back)

@@ -57,7 +57,7 @@ COMMANDS = (
             'askwell train --lm bert-base-cased --facts capitals.csv --prompts "The capital of [X] is [Y] ." --out run',
         ),
         group=_LEARN,
-        common=(*_READING, "out", "candidates", "shots", "deep", "seed", "seeds", "pairs", "minutes",
+        common=(*_READING, "out", "candidates", "shots", "deep", "seed", "seeds", "folds", "pairs", "minutes",
                 "resume", "overwrite", "json"),
     ),
     Command(
@@ -74,7 +74,7 @@ COMMANDS = (
     Command(
         "evaluate", "ask:evaluate", "Score a saved mixture, or untuned prompts, on held-out facts.",
         ("askwell evaluate capitals --trust", f"askwell evaluate {_ON_TESTBED} --prompts testbed:mined"),
-        group=_LEARN,
+        group=_LEARN, common=(*_READING, "split", "score", "candidates", "trust", "risk", "per-fact", "where", "json"),
     ),
     Command(
         "show", "ask:show", "Show the tuned prompts beside the words they started from.",
@@ -104,7 +104,7 @@ COMMANDS = (
             "askwell transfer capitals --lm testbed:roberta --out capitals-roberta",
             "askwell transfer capitals --lm my-fine-tuned-bert --tune --out capitals-tuned",
         ),
-        group=_LEARN,
+        group=_LEARN, common=("lm", "out", "tune", "facts", "pairs", "minutes", "resume", "overwrite", "json"),
     ),
     Command(
         "demo", "sweep:demo", "See it work: tune soft prompts on the testbed, and write a report.",
@@ -113,7 +113,11 @@ COMMANDS = (
     ),
     Command(
         "runs", "runs:runs", "List runs, filtered and sorted.",
-        ("askwell runs store --sort P@1", "askwell runs store --where \"lm = 'testbed:bert' and P@1 > 40\" --csv"),
+        (
+            "askwell runs store --sort P@1",
+            "askwell runs store --where \"lm = 'testbed:bert' and P@1 > 40\" --csv",
+            'askwell runs capitals --name "first try"',
+        ),
         group=_RUNS,
     ),
     Command(

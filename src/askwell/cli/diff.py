@@ -69,7 +69,7 @@ def diff(
         parse_condition(condition)
     need_writable_folder(out, "--out")
     set_threads(training.threads)
-    read: dict[str, Any] = {"data": data, "split": reading.rule, "x": reading.x, "y": reading.y, "seed": mixture.seed}
+    read: dict[str, Any] = reading.named | {"data": data, "seed": mixture.seed}
     relations = [load_relation(name, **read) for name in facts or [str(retain)]]
     if prompts:
         load_prompts(prompts, relation=relations[0], data=data)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 
@@ -80,6 +80,11 @@ class Reading:
     split_ratio: Annotated[
         str | None, Parameter(help="Sizes of train, dev and test when a single file is split; default: 80-10-10.")
     ] = None
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """All of these as arguments of `load_relation`."""
+        return {"split": self.split_by, "ratio": self.split_ratio, "x": self.x, "y": self.y}
 
     @property
     def rule(self) -> str | None:

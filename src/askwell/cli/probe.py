@@ -60,7 +60,7 @@ def probe(
         plan: Print the plan as TOML, which `askwell sweep` runs, and run nothing.
         card: Only write the card, of the runs that are there.
     """
-    from askwell.cli.running import SweepBar
+    from askwell.cli.sweep import SweepBar
     from askwell.runs.probe_lms import open_probe
     from askwell.runs.probe_plan import SETTINGS, ProbeSpec, prompts_of
     from askwell.views.knowledge_card import card_page, write_card

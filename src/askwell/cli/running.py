@@ -6,34 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from scipy.stats import binomtest
-
 from askwell.cli.terminal import bar, note, note_left_out_facts, print_json, say, show, show_document, stderr
-from askwell.data.facts import Relation
+from askwell.data.facts import SPLITS, Relation
+from askwell.data.split import fold_of
 from askwell.data.templates import Template
 from askwell.evaluation.knowledge import PRIOR_CORRECTED
-from askwell.evaluation.metrics import scores_of
-from askwell.evaluation.scoring import EvaluationFigures
+from askwell.evaluation.metrics import METRICS, scores_of
+from askwell.evaluation.scoring import FEW, EvaluationFigures, doubt
+from askwell.evaluation.significance import interval_text, p_text
+from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import set_threads
 from askwell.mixture.mixture import Mixture
-from askwell.runs.engines import Ended, Event, Lost
-from askwell.runs.folder import check_folder, clear_folder, hold_folder
-from askwell.runs.plan import Plan
+from askwell.runs.folder import Run, check_folder, clear_folder, hold_folder
 from askwell.runs.record import RunRecord
 from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.runs.score_source import Scored
+from askwell.runs.several_runs import pooled
 from askwell.runs.sources import note_left_out_prompts
-from askwell.runs.store import FailedRun
-from askwell.runs.worker import RunDone, RunElsewhere
 from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
-from askwell.views.printable import counted
-from askwell.views.scores import candidate_blocks, evaluation_blocks, score_table, spread_blocks
-from askwell.views.trust_section import control_sentences, trust_of_mixture
+from askwell.views.printable import counted, signed
+from askwell.views.scores import candidate_blocks, control_sentences, evaluation_blocks, score_table, spread_blocks
 
 
 class RunBars:
@@ -61,6 +58,8 @@ class RunBars:
         """Show a progress event of the run."""
         if isinstance(state, Built):
             _note_mixture(state.mixture)
+            for split, left_out in state.left_out.items():
+                note_left_out_facts(split, left_out)
         elif isinstance(state, Asking):
             self._bar(state.done, state.total, what=state.what)
         elif isinstance(state, TrainingProgress):
@@ -135,58 +134,26 @@ def _loss(loss: float | None) -> str:
     return "–" if loss is None else f"{loss:.3f}"
 
 
-class SweepBar:
-    """The bar of a sweep, and a line for each of its runs. On an interrupt, it says how to continue."""
-
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self._bar, self._folder, self._all = bar("runs"), folder, len(plan.runs)
-        self._elsewhere: set[str] = set()
-        self._ended, self._failed = len(plan.done), 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._bar.__exit__()
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            note(f"interrupted: finished runs are in {self._folder}; the same command continues from there")
-
-    def __call__(self, event: Event) -> None:
-        """Show an event of the sweep."""
-        spec = event.task.spec
-        if isinstance(event, Lost):
-            stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
-        elif isinstance(event, Ended) and isinstance(event.outcome, RunElsewhere):
-            if spec.id not in self._elsewhere:
-                stderr.print(f"another sweep is doing {spec.label}", markup=False)
-            self._elsewhere.add(spec.id)
-        elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
-            self._ended += 1
-            stderr.print(
-                f"{self._ended:{len(str(self._all))}}/{self._all}  P@1 {event.outcome.p_at_1:5.1f}  "
-                f"{event.outcome.seconds:6.1f} s  {spec.label}",
-                markup=False,
-            )
-        elif isinstance(event, Ended) and isinstance(event.outcome, FailedRun):
-            self._ended += 1
-            self._failed += 1
-            stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
-        self._bar(self._ended, self._all, f"{self._failed} failed" if self._failed else "")
-
-
 def load_for_run(
-    lm: str, relation: Relation, templates: Sequence[Template], threads: int | None, **loading: Any
+    lm: str, relations: Sequence[Relation], templates: Sequence[Template], threads: int | None, **loading: Any
 ) -> FrozenLM:
     """Load the LM of a run, and note what the run will use."""
-    for line in relation.counts.lines():
+    for line in dict.fromkeys(line for relation in relations for line in relation.counts.lines()):
         note(line)
     loaded = load_lm(lm, **loading)
     set_threads(threads)
+    train, dev, test = (sorted({len(relation.split(split)) for relation in relations}) for split in SPLITS)
+    in_folds = f" in each of {len(relations)} folds" if len(relations) > 1 else ""
     note(
-        f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
-        f"{counted(len(templates), 'prompt')}, on {loaded.identity.name} ({loaded.family.name}, {loaded.device})"
+        f"{relations[0].name}: {_from_to(train)} train, {_from_to(dev)} dev and {_from_to(test)} test "
+        f"{'fact' if test == [1] else 'facts'}{in_folds}, {counted(len(templates), 'prompt')}, on "
+        f"{loaded.identity.name} ({loaded.family.name}, {loaded.device})"
     )
     return loaded
+
+
+def _from_to(counts: Sequence[int]) -> str:
+    return "–".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
 
 
 def run_with_bars(
@@ -214,8 +181,8 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     corrected = record.controls.get(PRIOR_CORRECTED)
     score = None if corrected is None or corrected.test is None else corrected.test["P@1"]
     say(*control_sentences(record.knowledge, score))
-    if record.test.facts < _FEW:
-        note(_few_facts(record.test))
+    if record.test.facts < FEW:
+        note(_few_facts(record))
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
     found = record.training.prompt if record.training is not None else None
     lines = []
@@ -239,34 +206,51 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     say(*lines)
 
 
-_FEW = 30
-"""With fewer test facts, a score says little, so that its interval is shown with it."""
+def _few_facts(record: RunRecord) -> str:
+    """Say between which values P@1 lies for all that so few facts show, and what to do."""
+    test, relation = record.test, record.relation
+    way_out = ""
+    if relation.split_seed is not None and fold_of(relation.split_by) is None:
+        tuned = record.spec.baseline is None and record.spec.training is not None
+        way_out = (
+            "; --folds 5 scores every fact of the file once"
+            if tuned
+            else "; a split such as --split-ratio 50-10-40 tests on more"
+        )
+    return f"WARNING: {doubt(round(test.micro['P@1'] / 100 * test.facts), test.facts)}{way_out}"
 
 
-def _few_facts(test: EvaluationFigures) -> str:
-    """Say between which values P@1 lies for all that so few facts show (Wilson's interval), and what to do."""
-    right = round(test.micro["P@1"] / 100 * test.facts)
-    found = binomtest(right, test.facts).proportion_ci(0.95, method="wilson")
-    return (
-        f"WARNING: {counted(test.facts, 'test fact')}: P@1 on more of them may lie anywhere between "
-        f"{100 * found.low:.1f} and {100 * found.high:.1f} (95 % interval); a split such as --split-ratio 50-10-40 "
-        "tests on more"
+def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
+    """Print what runs on the folds of a relation score together."""
+    found = pooled(runs)
+    if json:
+        print_json({"out": str(out), **to_json(found)})
+        return
+    show(score_table({"untuned": found.untuned, "tuned": found.tuned}), *candidate_blocks(found.tuned))
+    say(
+        f"Each of the {found.tuned.facts} facts was answered once, by a mixture that learned from the other folds. "
+        f"P@1 {found.tuned.micro['P@1']:.1f} (95 % interval {found.low:.1f} to {found.high:.1f})."
     )
+    if found.gain is not None:
+        gain, text = found.gain.micro, "{:.1f}".format
+        say(
+            f"Tuned over untuned, fact by fact: {signed(gain.difference)} (95 % interval "
+            f"{interval_text(gain.low, gain.high, text)}; p = {p_text(gain.p)})."
+        )
+    say(*control_sentences(found.knowledge, found.corrected))
+    say(f"P@1 by fold: {', '.join(METRICS['P@1'].text(scores['P@1']) for scores in found.by_fold.values())}.")
+    say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell runs {out}')
 
 
 def note_missing(record: RunRecord) -> None:
-    """Note which facts a run left out, and the bounds on its scores if a search was cut short."""
-    if record.training is not None:
-        for split, left_out in record.training.left_out.items():
-            note_left_out_facts(split, left_out)
+    """Note which candidates a run left out, and the bounds on its scores if a search was cut short."""
     if record.untuned is not None and record.untuned.unsettled:
         note(f"untuned {record.untuned.bounds_text}")
-    _note_missing("test", record.test)
+    _note_missing(record.test)
 
 
-def _note_missing(split: str, figures: EvaluationFigures) -> None:
-    """Note which facts and candidates were left out, and the bounds on the scores if the search was cut short."""
-    note_left_out_facts(split, figures.left_out, figures.left_out_facts)
+def _note_missing(figures: EvaluationFigures) -> None:
+    """Note which candidates were left out, and the bounds on the scores if the search was cut short."""
     if figures.candidates_left_out:
         words = counted(figures.candidates_left_out, "candidate")
         note(f"{words} left out, which the LM cannot spell within the longest allowed answer")
@@ -276,7 +260,8 @@ def _note_missing(split: str, figures: EvaluationFigures) -> None:
 
 def print_scored(scored: Scored) -> None:
     """Print the scores, then the controls, the spread of several runs, and the measures of trust."""
-    _note_missing(scored.evaluation.split, scored.evaluation.figures())
+    note_left_out_facts(scored.evaluation.split, scored.evaluation.left_out)
+    _note_missing(scored.evaluation.figures())
     show(*evaluation_blocks(scored.evaluation))
     for name, lack in scored.controls_missing.items():
         note(f"no controls for {name}: {lack}")
@@ -285,5 +270,8 @@ def print_scored(scored: Scored) -> None:
     say(*control_sentences(scored.knowledge, scores_of(corrected)["P@1"] if corrected else None))
     for runs in scored.several_runs:
         show(*spread_blocks(runs))
-    for trust in scored.trust or ():
-        show_document(trust_of_mixture(trust))
+    if scored.trust:
+        from askwell.views.trust_section import trust_of_mixture
+
+        for trust in scored.trust:
+            show_document(trust_of_mixture(trust))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, CandidatesFile, Data, Flag, Json, NotNegative, Reading, RunsPath, Where
-from askwell.cli.terminal import note, print_json, say, show, show_document
+from askwell.cli.terminal import note as tell
+from askwell.cli.terminal import print_json, say, show, show_document
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.files import need_writable_file, need_writable_folder, to_json, write_whole
@@ -29,16 +30,21 @@ def runs(
     where: str | None = None,
     sort: str | None = None,
     failed: Flag = False,
+    name: str | None = None,
+    note: str | None = None,
     csv: Flag = False,
     json: Json = False,
 ) -> None:
-    """List runs, filtered and sorted.
+    """List runs, filtered and sorted; or name one of them, or note something about it.
 
-    --json and --csv print all columns. One of them is the run's id: its folder is STORE/runs/ID.
+    The first column is the run's folder; in a store, that is STORE/runs/ID, and the start of the ID is shown. --json
+    and --csv print all columns. `askwell runs my-run --name "first try"` names a run.
 
     Args:
         where: An SQL condition, e.g. "lm = 'testbed:bert' and setting = 'soft' and P@1 > 40".
         sort: The column to sort by; scores are sorted best first.
+        name: A name for the one run that is chosen; an empty one removes it.
+        note: A note about it.
         failed: Show the runs that failed, and why.
         csv: Print all columns as CSV on stdout.
     """
@@ -46,7 +52,7 @@ def runs(
         raise BadOption("--csv and --json cannot be combined")
     if failed and (where or sort or csv):
         raise BadOption("--failed lists all failed runs: use it by itself or with --json")
-    from askwell.runs.folder import load_runs
+    from askwell.runs.folder import load_runs, write_remarks
     from askwell.runs.query import query_runs
     from askwell.runs.store import STORE, open_store
 
@@ -58,6 +64,14 @@ def runs(
             say(*(f"{failure.spec.label}: {failure.message}" for failure in failures))
         return
     found = query_runs(load_runs(store), where=where, sort=sort)
+    if name is not None or note is not None:
+        if len(found) != 1:
+            raise BadOption(
+                f"--name and --note are for one run, and here are {len(found)}: give its folder, or choose it with "
+                "--where \"id = '…'\""
+            )
+        write_remarks(found[0].folder, name=name, note=note)
+        found = query_runs(load_runs(store), where=where, sort=sort)
     if json:
         print_json(found.records())
     elif csv:
@@ -65,7 +79,7 @@ def runs(
     else:
         _print_table(found, store, sort)
         if failures:
-            note(f"{counted(len(failures), 'run')} failed; --failed says why")
+            tell(f"{counted(len(failures), 'run')} failed; --failed says why")
 
 
 def _print_csv(found: "Runs") -> None:
@@ -77,13 +91,11 @@ def _print_csv(found: "Runs") -> None:
 
 
 def _print_table(found: "Runs", store: Path, sort: str | None) -> None:
-    from askwell.runs.folder import SHOWN
+    from askwell.runs.folder import shown_columns
     from askwell.views.compared import run_table
 
     rows = found.records()
-    controls = ["control"] if any(run["control"] for run in rows) else []
-    shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
-    show(run_table(rows, shown, f"{counted(len(rows), 'run')} of {store}"))
+    show(run_table(rows, shown_columns(rows, sort), f"{counted(len(rows), 'run')} of {store}"))
 
 
 def compare(
@@ -152,15 +164,15 @@ def report(
     need_writable_folder(folder, "--out")
     study, written = make_report(store, folder, where=where, formats=formats or FORMATS, drawn=drawn)
     for problem in study.problems:
-        note(problem)
+        tell(problem)
     if json:
         files = [str(path) for path in written]
         print_json({"store": str(store), "runs": len(study.runs), "files": files, **study.as_json()})
         return
     show_document(study.found())
-    note(f"{counted(len(study.runs), 'run')}; written to {folder}:")
+    tell(f"{counted(len(study.runs), 'run')}; written to {folder}:")
     for path in written:
-        note(f"  {path.relative_to(folder)}")
+        tell(f"  {path.relative_to(folder)}")
 
 
 def export(
@@ -211,8 +223,8 @@ def export(
     need_writable_file(file, "--out")
     from askwell.views.one_run import export_run
 
-    write_whole(file, export_run(Path(source), where, lm, drawn=drawn or lm is not None, note=note))
-    note(f"written to {file}")
+    write_whole(file, export_run(Path(source), where, lm, drawn=drawn or lm is not None, note=tell))
+    tell(f"written to {file}")
 
 
 def _export_logs(source: str, folder: Path, where: str | None) -> None:
@@ -222,8 +234,8 @@ def _export_logs(source: str, folder: Path, where: str | None) -> None:
     need_writable_folder(folder, "--out")
     runs = select_runs(source, where)
     for run in runs:
-        note(f"written to {write_inspect_log(run, folder)}")
-    note(f"see {'them' if len(runs) > 1 else 'it'} with: inspect view --log-dir {folder}")
+        tell(f"written to {write_inspect_log(run, folder)}")
+    tell(f"see {'them' if len(runs) > 1 else 'it'} with: inspect view --log-dir {folder}")
 
 
 def _export_task(
@@ -238,14 +250,14 @@ def _export_task(
     need_writable_folder(folder, "--out")
     if (Path(source) / RECORD).is_file():
         raise BadOption(f"{source} is a run, and --to lm-eval writes a relation: name one as --facts does elsewhere")
-    relation = load_relation(source, reading.x, reading.y, split=reading.rule, data=data)
+    relation = load_relation(source, data=data, **reading.named)
     task = write_task(
         relation,
         folder,
         template=None if prompt is None else parse_template(prompt),
         candidates=None if candidates is None else load_candidates(candidates),
     )
-    note(f"the task {task} is in {folder}; ask it with: {harness_command(task, folder)}")
+    tell(f"the task {task} is in {folder}; ask it with: {harness_command(task, folder)}")
 
 
 def harness_command(task: str, folder: Path) -> str:

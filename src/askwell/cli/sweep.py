@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import Data, Flag, Json, Seed, Several
-from askwell.cli.terminal import note, print_json, say, show, show_document, show_section
+from askwell.cli.terminal import bar, note, print_json, say, show, show_document, show_section, stderr
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
 from askwell.specs.run_spec import EngineName, RunSpec
@@ -17,8 +17,52 @@ from askwell.views.document import Code, Paragraph, table
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
+    from askwell.runs.engines import Event
     from askwell.runs.plan import Plan
     from askwell.runs.store import FailedRun
+
+
+class SweepBar:
+    """The bar of a sweep, and a line for each of its runs. On an interrupt, it says how to continue."""
+
+    def __init__(self, plan: "Plan", folder: Path) -> None:
+        self._bar, self._folder, self._all = bar("runs"), folder, len(plan.runs)
+        self._elsewhere: set[str] = set()
+        self._ended, self._failed = len(plan.done), 0
+
+    def __enter__(self) -> "SweepBar":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._bar.__exit__()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            note(f"interrupted: finished runs are in {self._folder}; the same command continues from there")
+
+    def __call__(self, event: "Event") -> None:
+        """Show an event of the sweep."""
+        from askwell.runs.engines import Ended, Lost
+        from askwell.runs.store import FailedRun
+        from askwell.runs.worker import RunDone, RunElsewhere
+
+        spec = event.task.spec
+        if isinstance(event, Lost):
+            stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
+        elif isinstance(event, Ended) and isinstance(event.outcome, RunElsewhere):
+            if spec.id not in self._elsewhere:
+                stderr.print(f"another sweep is doing {spec.label}", markup=False)
+            self._elsewhere.add(spec.id)
+        elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
+            self._ended += 1
+            stderr.print(
+                f"{self._ended:{len(str(self._all))}}/{self._all}  P@1 {event.outcome.p_at_1:5.1f}  "
+                f"{event.outcome.seconds:6.1f} s  {spec.label}",
+                markup=False,
+            )
+        elif isinstance(event, Ended) and isinstance(event.outcome, FailedRun):
+            self._ended += 1
+            self._failed += 1
+            stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
+        self._bar(self._ended, self._all, f"{self._failed} failed" if self._failed else "")
 
 
 def sweep(
@@ -46,7 +90,6 @@ def sweep(
         address: Address of the Ray cluster, e.g. auto or HOST:6379.
         dry_run: Show the plan without running it.
     """
-    from askwell.cli.running import SweepBar
     from askwell.runs.engines import check_engine, choose_engine, run_plan
     from askwell.runs.plan import plan_sweep, read_sweep
     from askwell.runs.store import new_or_open_store
@@ -144,7 +187,6 @@ def demo(
         quick: One relation and fewer methods and facts, in well under a minute.
     """
     need_writable_folder(out, "--out")
-    from askwell.cli.running import SweepBar
     from askwell.runs.engines import choose_engine, run_plan
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store

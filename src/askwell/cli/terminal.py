@@ -3,7 +3,7 @@
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -14,7 +14,7 @@ from askwell.views.printable import counted, json_escaped, printable
 from askwell.views.to_text import Bar, print_blocks, print_document
 
 if TYPE_CHECKING:
-    from askwell.evaluation.scoring import LeftOut
+    from askwell.answers.reply import LeftOutFact
 
 
 class _Terminal(Console):
@@ -88,14 +88,14 @@ def note_loading(*names: str | None) -> None:
         note(f"loading {' and '.join(['torch', *filter(None, names)])} …")
 
 
-def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
+def note_left_out_facts(split: str, left_out: "Sequence[LeftOutFact]") -> None:
     """Note how many facts of a split could not be asked and why, and name some of them."""
-    from askwell.answers.reply import way_out_of
+    from askwell.answers.reply import count_reasons, way_out_of
 
-    for reason, count in sorted(reasons.items()):
-        named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
-        examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
-        note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}{way_out_of(reason)}")
+    for reason, count in sorted(count_reasons(left_out).items()):
+        named = [f"{one.fact.x} → {one.fact.y}" for one in left_out if one.reason == reason]
+        examples = f"{'; '.join(named[:3])}{'; …' if count > 3 else ''}"
+        note(f"left out of {split}: {counted(count, 'fact')}, since {reason} ({examples}){way_out_of(reason)}")
 
 
 _SECONDS_BETWEEN_LINES = 30.0

@@ -1,17 +1,22 @@
 """`askwell train`, `askwell baseline` and `askwell transfer`."""
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.cli import options
 from askwell.cli.terminal import bar, note, note_loading, print_json, say, show
-from askwell.data.names import load_prompts, load_relation
+from askwell.data.names import load_folds, load_prompts, load_relation
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
 from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
+
+if TYPE_CHECKING:
+    from askwell.runs.record import RunRecord
+    from askwell.specs.run_spec import RunSpec
 
 _HELP = {name: field.description for name, field in MixtureSpec.model_fields.items()}
 _BASELINES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
@@ -28,6 +33,7 @@ def train(
     resume: options.Resume = False,
     overwrite: options.Overwrite = False,
     seeds: str | None = None,
+    folds: Annotated[int | None, Parameter(validator=validators.Number(gte=2, lte=50))] = None,
     controls: options.WithControls = True,
     candidates: options.CandidatesFile = None,
     among: options.Among = None,
@@ -44,56 +50,67 @@ def train(
 
     Args:
         seeds: Train once per seed (0,1,2, or 3 for three of them), into the folders seed-0 and so on in --out, and
-            report the mean and spread of the scores; --resume continues after an interruption.
+            report the mean and spread of the scores; --resume continues after an interruption. The facts of each split
+            stay the same: those of --seed, for a single file.
+        folds: For few facts in a single file: cut them into this many folds, train once for each on the other facts,
+            into the folders fold-1 and so on in --out, and score all facts together, each once.
         compiled: Compile parts of the LM's layers with torch.compile: slow to start, but worth it for long runs on a
             GPU.
     """
+    if seeds is not None and folds is not None:
+        raise BadOption("--seeds and --folds cannot be combined: train folds with one --seed after the other")
     note_loading(lm)
     from askwell.answers.candidates import find_candidates
-    from askwell.cli.running import load_for_run, print_run, run_with_bars
+    from askwell.cli.running import load_for_run, print_folds, print_run, run_with_bars
     from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
-    from askwell.runs.several_runs import check_seeds, over_seeds, run_seeds, seeds_as_json, seeds_of
+    from askwell.runs.several_runs import over_seeds, run_each, seeds_as_json, seeds_of
     from askwell.views.scores import spread_blocks
 
-    several = [mixture.seed] if seeds is None else seeds_of(seeds)
-    read: dict[str, Any] = {"data": data, "split": reading.rule, "x": reading.x, "y": reading.y}
-    relation = load_relation(facts, seed=several[0], **read)
-    if seeds is not None:
-        check_seeds(relation, load_relation(facts, seed=several[1], **read))
-    templates = load_prompts(prompts, relation=relation, data=data)
-    labels = find_candidates(candidates, among, relation)
-    if labels is not None:
+    read: dict[str, Any] = reading.named | {"data": data, "seed": mixture.seed}
+    of_seeds = {} if seeds is None else {out / f"seed-{seed}": seed for seed in seeds_of(seeds)}
+    if folds is not None:
+        relations = load_folds(facts, folds, **read)
+        planned = {out / f"fold-{place}": (one, mixture.seed) for place, one in enumerate(relations, start=1)}
+    else:
+        relations = [load_relation(facts, **read)]
+        planned = {folder: (relations[0], seed) for folder, seed in (of_seeds or {out: mixture.seed}).items()}
+    templates = load_prompts(prompts, relation=relations[0], data=data)
+    labels = {one.digest: find_candidates(candidates, among, one) for one in relations}
+    if candidates is not None or among is not None:
         training = training.model_validate({**training.model_dump(), "classify": True})
-    if seeds is None or not resume:
-        for folder in [out] if seeds is None else [out / f"seed-{seed}" for seed in several]:
+    several = [*planned] != [out]
+    if not (several and resume):
+        for folder in planned:
             check_folder(folder, resume=resume, overwrite=overwrite)
-    loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading), compiled=compiled)
-    specs = [
-        build_run_spec(
+    loaded = load_for_run(lm, relations, templates, training.threads, **asdict(loading), compiled=compiled)
+    specs = {
+        folder: build_run_spec(
             loaded,
             relation,
             templates,
             mixture=mixture.model_copy(update={"seed": seed}),
             training=training,
-            candidates=labels,
+            candidates=labels[relation.digest],
             prompts=prompts_name(prompts),
         )
-        for seed in several
-    ]
-    how: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": reading.rule}
-    how["candidates"] = labels
-    if seeds is None:
-        print_run(run_with_bars(specs[0], loaded, relation, out, resume=resume, **how), out, json=json)
+        for folder, (relation, seed) in planned.items()
+    }
+
+    def do(spec: "RunSpec", folder: Path, begun: bool) -> "RunRecord":
+        relation, _ = planned[folder]
+        return run_with_bars(
+            spec, loaded, relation, folder, overwrite=overwrite, resume=begun, untuned=True, controls=controls,
+            candidates=labels[relation.digest],
+        )  # fmt: skip
+
+    if not several:
+        print_run(do(specs[out], out, resume), out, json=json)
         return
-    runs = run_seeds(
-        specs,
-        out,
-        lambda spec, folder, begun: run_with_bars(spec, loaded, relation, folder, resume=begun, **how),
-        resume=resume,
-        note=note,
-    )
-    if json:
+    runs = run_each(specs, do, resume=resume, note=note)
+    if folds is not None:
+        print_folds(runs, out, json=json)
+    elif json:
         print_json(seeds_as_json(out, runs))
     else:
         show(*spread_blocks(over_seeds(runs)))
@@ -146,13 +163,13 @@ def baseline(
 
     given = {option: value for option, value in asdict(asked).items() if value is not None}
     settings = baseline_settings(name, training, search, fine_tuning, seed=seed, **given)
-    relation = load_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y)
+    relation = load_relation(facts, data=data, seed=seed, **reading.named)
     templates = load_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
     if resume and not BASELINES[name].can_continue:
         raise BadOption(f"--resume: {name} cannot be resumed; start over, with --overwrite if necessary")
     check_folder(out, resume=resume, overwrite=overwrite)
-    loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading))
+    loaded = load_for_run(lm, [relation], templates, training.threads, **asdict(loading))
     spec = build_run_spec(
         loaded,
         relation,
@@ -161,9 +178,7 @@ def baseline(
         baseline=name,
         prompts=prompts_name(prompts or ["none"]),
     )
-    record = run_with_bars(
-        spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=reading.rule
-    )
+    record = run_with_bars(spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls)
     print_run(record, out, json=json)
 
 
@@ -209,8 +224,7 @@ def transfer(
     from askwell.runs.score_source import EvaluationSources, saved_jobs
     from askwell.runs.sources import find_mixture, note_left_out_prompts
     from askwell.runs.transfer_run import transfer_run
-    from askwell.views.scores import score_table
-    from askwell.views.trust_section import control_sentences
+    from askwell.views.scores import control_sentences, score_table
 
     set_threads(training.threads)
     check_folder(out, resume=resume, overwrite=overwrite)
@@ -231,7 +245,6 @@ def transfer(
         resume=resume,
         untuned=tune,
         controls=controls,
-        split_by=reading.rule,
         candidates=carried.mixture.candidates,
         start=carried.mixture,
     )

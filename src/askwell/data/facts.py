@@ -101,6 +101,21 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where facts were read and how they were split, so that they can be read again."""
+
+    source: str | None = None
+    """A name, or the path of a file or folder on this machine; None for facts in memory."""
+    x: str | None = None
+    """The column of x, if it has another name."""
+    y: str | None = None
+    split_by: str | None = None
+    """The rule of the split; None for the usual one, and for facts that came with their splits."""
+    seed: int | None = None
+    """Of the split; None for facts that came with their splits."""
+
+
+@dataclass(frozen=True)
 class SplitLines:
     """The facts of a relation in the order of their lines, repeated ones kept."""
 
@@ -121,6 +136,7 @@ class Relation(ShowsItself, SplitLines, AsFrame):
     """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
 
     counts: Counts
+    origin: Origin = field(default=Origin(), compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         # Sorted here, not by the reader, so that no relation can carry the order of lines on disk into a result.
@@ -161,7 +177,14 @@ class Relation(ShowsItself, SplitLines, AsFrame):
 
     @classmethod
     def of(
-        cls, name: str, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], *, removed: int = 0
+        cls,
+        name: str,
+        train: Iterable[Fact],
+        dev: Iterable[Fact],
+        test: Iterable[Fact],
+        *,
+        removed: int = 0,
+        origin: Origin = Origin(),
     ) -> "Relation":
         """Return the relation of three splits, with their counts."""
         train, dev, test = tuple(train), tuple(dev), tuple(test)
@@ -170,7 +193,7 @@ class Relation(ShowsItself, SplitLines, AsFrame):
                 "Relation.of takes Fact(x, y) objects; for pairs, write askwell.load_relation({'train': …, 'dev': …, "
                 "'test': …})"
             )
-        return cls(name, train, dev, test, Counts.of(train, dev, test, removed))
+        return cls(name, train, dev, test, Counts.of(train, dev, test, removed), origin=origin)
 
     @cached_property
     def golds(self) -> Mapping[str, tuple[str, ...]]:

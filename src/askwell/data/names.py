@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
 from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, relation_in_memory, text_of
-from askwell.data.split import SplitRule, rule_with, split_relation
+from askwell.data.split import SplitRule, refuse_rule, rule_with, split_relation
 from askwell.data.templates import Template, parse_template, read_templates
 from askwell.data.testbed import (
     PREFIXES,
@@ -142,6 +142,25 @@ def load_relation(
     return relation if name is None else replace(relation, name=name)
 
 
+@checked
+def load_folds(
+    source: Any,
+    folds: int,
+    x: str | None = None,
+    y: str | None = None,
+    *,
+    split: SplitRule | str | None = None,
+    ratio: str | Sequence[float | int] | None = None,
+    seed: int = 0,
+    name: str | None = None,
+    data: Path | str | None = None,
+) -> list[Relation]:
+    """Return facts that are not split yet as relations for cross-validation: in each, another of so many folds is test,
+    and the other facts are train and dev, in the proportion of the `ratio`. The rest is as for `load_relation`."""
+    rules = (rule_with(split, ratio, (number, max(folds, 0))) for number in range(1, max(folds, 1) + 1))
+    return [load_relation(source, x, y, split=rule, seed=seed, name=name, data=data) for rule in rules]
+
+
 def load_test_facts(
     source: Any, x: str | None = None, y: str | None = None, *, data: Path | str | None = None
 ) -> Relation:
@@ -158,29 +177,36 @@ def _named_relation(source: str | Path, columns: Columns, data: Path | None, spl
     if str(source).startswith(HUB):
         name, rows = read_hub(str(source))
         try:
-            return relation_in_memory(rows, columns, split=split, seed=seed, name=name)
+            relation = relation_in_memory(rows, columns, split=split, seed=seed, name=name)
         except UsageError as error:
             raise BadFile(source, str(error).removeprefix("facts: "), x="--x", y="--y") from error
+        return _from(str(source), columns, relation)
     if str(source).startswith(PREFIXES):
         if split is not None:
-            raise BadOption(f"{source} is already split; leave out the rule {split!r}")
+            refuse_rule(str(source), split)
         if columns != USUAL:
             raise BadOption(f"{source} has only the columns x and y; leave out `x` and `y`", x="--x", y="--y")
-        return testbed_relation(str(source))
+        return _from(str(source), columns, testbed_relation(str(source)))
     path = find(str(source), "facts", data_folder(data))
     # Results must not name paths of this machine: the name is that in the data folder, or the path's last part.
     name = _last_part(path) if path == Path(source) else PurePath(source).as_posix()
     if path.is_file():
         facts = parse_facts(path, columns)
         try:
-            return split_relation(name, facts, split, seed)
+            return _from(str(path.resolve()), columns, split_relation(name, facts, split, seed))
         except BadOption:
             raise
         except UsageError as error:
             raise BadFile(path, str(error)) from error
     if split is not None:
-        raise BadOption(f"{source} is a folder that is already split; leave out the rule {split!r}")
-    return Relation.of(name, *read_split_files(path, columns).splits.values())
+        refuse_rule(f"the folder {source}", split)
+    relation = Relation.of(name, *read_split_files(path, columns).splits.values())
+    return _from(str(path.resolve()), columns, relation)
+
+
+def _from(source: str, columns: Columns, relation: Relation) -> Relation:
+    """Return the relation with where it was read."""
+    return replace(relation, origin=replace(relation.origin, source=source, x=columns.x, y=columns.y))
 
 
 def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from askwell.data.facts import Fact, Relation, SplitName
-from askwell.data.split import split_relation
+from askwell.data.split import refuse_rule, split_relation
 from askwell.errors import BadFile, BadOption, UsageError, first_few
 from askwell.files import is_utf8, read_text
 from askwell.views.printable import clipped
@@ -308,7 +308,7 @@ def relation_in_memory(
     by_split = _given_splits(source)
     if by_split is not None:
         if split is not None:
-            raise BadOption(f"the facts are already split ({', '.join(source)}); leave out the rule {split!r}")
+            refuse_rule("what was given", split)
         return Relation.of(name, *(_facts(by_split[one], columns, one) for one in ("train", "dev", "test")))
     return split_relation(name, _facts(source, columns, "facts"), split, seed)
 

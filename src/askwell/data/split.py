@@ -1,6 +1,7 @@
 """Splits facts that are not split yet into train, dev and test, and samples a relation's facts."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,9 +9,9 @@ from functools import cached_property
 from itertools import combinations, islice, permutations, product
 from math import gcd, lcm
 from random import Random
-from typing import Literal, get_args
+from typing import Literal, NoReturn, get_args
 
-from askwell.data.facts import Counts, Fact, Relation, canonical
+from askwell.data.facts import Counts, Fact, Origin, Relation, canonical
 from askwell.errors import BadOption, UsageError
 
 SplitRule = Literal["random", "distinct-y", "stratified"]
@@ -18,8 +19,8 @@ SplitRule = Literal["random", "distinct-y", "stratified"]
 like random, and each y has the same share of every set, as far as its facts allow."""
 RULES: tuple[str, ...] = get_args(SplitRule)
 
-Shares = tuple[int, int, int]
-"""The relative sizes of train, dev and test."""
+Shares = tuple[int, ...]
+"""The relative sizes of train, dev and test, or of the folds."""
 EIGHTY_TEN_TEN: Shares = (8, 1, 1)
 
 
@@ -43,12 +44,35 @@ def split_shares(ratio: str | Sequence[float | int]) -> Shares:
     return train // common, dev // common, test // common
 
 
-def rule_with(rule: SplitRule | str | None, ratio: str | Sequence[float | int] | None) -> str | None:
-    """Return the rule with its ratio, as it is recorded: "stratified 70-15-15"; None if neither is given."""
-    if ratio is None:
+def rule_with(
+    rule: SplitRule | str | None, ratio: str | Sequence[float | int] | None, fold: tuple[int, int] | None = None
+) -> str | None:
+    """Return the rule with its ratio and fold, as it is recorded: "stratified 70-15-15", "random fold 2/5"; None if
+    nothing is given."""
+    if ratio is None and fold is None:
         return rule
-    train, dev, test = split_shares(ratio)
-    return f"{rule or 'random'} {train}-{dev}-{test}"
+    shares = [] if ratio is None else ["-".join(map(str, split_shares(ratio)))]
+    return " ".join([rule or "random", *shares, *([] if fold is None else [f"fold {fold[0]}/{fold[1]}"])])
+
+
+_FOLD = re.compile(r"fold (\d{1,9})/(\d{1,9})$")
+
+
+def fold_of(rule: str | None) -> tuple[int, int] | None:
+    """Return which fold of how many a recorded rule takes as test, counted from 1; None if it has no folds."""
+    found = _FOLD.search(rule or "")
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def refuse_rule(what: str, rule: str) -> NoReturn:
+    """Refuse a rule for facts that came with their splits."""
+    if fold_of(rule) is not None:
+        raise BadOption(
+            f"`folds` is for facts that are not split yet, such as those of a single file; {what} has its own train, "
+            "dev and test",
+            folds="--folds",
+        )
+    raise BadOption(f"{what} is already split; leave out the rule {rule!r}")
 
 
 def split_facts(
@@ -56,13 +80,32 @@ def split_facts(
 ) -> tuple[tuple[Fact, ...], tuple[Fact, ...], tuple[Fact, ...]]:
     """Return train, dev and test, as close to 80-10-10 as the groups allow, none empty, without repeated facts.
 
-    A rule can name another ratio: "random 70-15-15"; a set whose share is 0 is empty. The result depends on the set of
-    facts, the rule and the seed, not on the order of the facts.
+    A rule can name another ratio: "random 70-15-15"; a set whose share is 0 is empty. With "random fold 2/5", facts are
+    cut into five folds of one size, each of which is test once: here the second, while the others are split into train
+    and dev in the proportion of the ratio. The result depends on the set of facts, the rule and the seed, not on the
+    order of the facts.
     """
-    rule, _, ratio = str(rule).partition(" ")
+    fold = fold_of(rule)
+    rule, _, ratio = _FOLD.sub("", str(rule)).strip().partition(" ")
     if rule not in RULES:
         raise BadOption(f"there is no split rule {rule!r}: choose one of {', '.join(RULES)}")
     shares = split_shares(ratio) if ratio else EIGHTY_TEN_TEN
+    if fold is None:
+        train, dev, test = _divided(facts, rule, shares, seed, "train, dev and test")
+        return train, dev, test
+    number, count = fold
+    if not 1 <= number <= count or count < 2:
+        raise BadOption(f"`folds` {count}: cut the facts into at least two folds", folds="--folds")
+    folds = _divided(facts, rule, (1,) * count, seed, f"{count} folds")
+    others = (fact for place, part in enumerate(folds, start=1) if place != number for fact in part)
+    train, dev, _ = _divided(others, rule, (*shares[:2], 0), f"{seed} fold {number}", "train and dev")
+    return train, dev, folds[number - 1]
+
+
+def _divided(
+    facts: Iterable[Fact], rule: str, shares: Shares, seed: int | str, what: str
+) -> tuple[tuple[Fact, ...], ...]:
+    """Return the facts, without repeated ones, in sets of these shares, none of them empty unless its share is 0."""
     kept_together = "y" if rule == "distinct-y" else "x"
     groups: dict[str, list[Fact]] = {}
     for fact in canonical(set(facts)):
@@ -70,39 +113,38 @@ def split_facts(
     sets_wanted = sum(share > 0 for share in shares)
     if len(groups) < sets_wanted:
         raise UsageError(
-            f"splitting facts into train, dev and test takes at least {sets_wanted} distinct {kept_together}"
+            f"splitting facts into {what} takes at least {sets_wanted} distinct {kept_together}"
             f" (all facts of one {kept_together} stay together), but there are {len(groups)}"
         )
     order = list(groups)
     Random(str(seed)).shuffle(order)  # as text, because Random(-1) is Random(1)
     if rule == "stratified":
-        train, dev, test = (canonical(facts) for facts in _stratified([groups[key] for key in order], shares))
-        return train, dev, test
+        return tuple(map(canonical, _stratified([groups[key] for key in order], shares)))
     sets = _Sets(sum(map(len, groups.values())), shares)
     for key in order:
         sets.add_where_it_fits(groups[key])
     sets.improve()
-    train, dev, test = (
+    return tuple(
         canonical(fact for groups in by_size.values() for group in groups for fact in group) for by_size in sets.by_size
     )
-    return train, dev, test
 
 
 def split_relation(name: str, facts: Sequence[Fact], rule: str | None, seed: int) -> Relation:
     """Return the relation of facts that are split here, by default at random."""
     train, dev, test = split_facts(facts, rule or "random", seed)
-    return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
+    removed, origin = len(facts) - len(train) - len(dev) - len(test), Origin(split_by=rule, seed=seed)
+    return Relation.of(name, train, dev, test, removed=removed, origin=origin)
 
 
 def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
-    """Return three sets, in each of which every y has its share of groups, up to one group; none is empty.
+    """Return sets, in each of which every y has its share of groups, up to one group; none is empty.
 
     The remainder of a y's groups goes to the set that is furthest behind, so that the sizes are right overall.
     """
     strata: dict[tuple[str, ...], list[list[Fact]]] = {}
     for group in groups:
         strata.setdefault(tuple(fact.y for fact in group), []).append(group)
-    sets: list[list[list[Fact]]] = [[], [], []]
+    sets: list[list[list[Fact]]] = [[] for _ in shares]
     whole, dealt = sum(shares), 0
     for _, stratum in sorted(strata.items()):
         dealt += len(stratum)
@@ -126,18 +168,18 @@ _Step = tuple[int, int, int, int]
 
 
 class _Sets:
-    """Three sets of groups. Groups are kept by size, since the value of a step depends on nothing else."""
+    """Sets of groups. Groups are kept by size, since the value of a step depends on nothing else."""
 
     def __init__(self, total: int, shares: Shares) -> None:
         self.total, self.shares, self.whole = total, shares, sum(shares)
-        self.by_size: tuple[dict[int, list[list[Fact]]], ...] = ({}, {}, {})
-        self.sizes = [0, 0, 0]
+        self.by_size: tuple[dict[int, list[list[Fact]]], ...] = tuple({} for _ in shares)
+        self.sizes = [0] * len(shares)
 
     def add_where_it_fits(self, group: list[Fact]) -> None:
-        """Add to dev or test while they have room, so that a dominant y always ends up in train."""
+        """Add to dev, test or a later fold while they have room, so that a dominant y always ends up in train."""
         room = (
             place
-            for place in (1, 2)
+            for place in range(1, len(self.sizes))
             if self.whole * (self.sizes[place] + len(group)) <= self.shares[place] * self.total
         )
         self._add(next(room, 0), group)
@@ -154,10 +196,10 @@ class _Sets:
             self._add(source, taken)
 
     def _steps(self) -> Iterator[_Step]:
-        for source, target in permutations(range(3), 2):
+        for source, target in permutations(range(len(self.sizes)), 2):
             for size in self.by_size[source]:
                 yield source, target, size, 0
-        for source, target in combinations(range(3), 2):
+        for source, target in combinations(range(len(self.sizes)), 2):
             for size, back in product(self.by_size[source], self.by_size[target]):
                 yield source, target, size, back
 
@@ -218,6 +260,6 @@ def sample(relation: Relation, *, train: int | None, dev: int | None, test: int 
         if sizes[name] is not None:
             Random(f"{seed} {name}").shuffle(facts)
             del facts[sizes[name] :]
-    splits = {name: tuple(facts) for name, facts in drawn.items()}
-    counts = Counts.of(splits["train"], splits["dev"], splits["test"])
-    return SampledRelation(relation.name, **splits, counts=counts, whole=relation)
+    kept = {name: tuple(facts) for name, facts in drawn.items()}
+    counts = Counts.of(kept["train"], kept["dev"], kept["test"])
+    return SampledRelation(relation.name, kept["train"], kept["dev"], kept["test"], counts=counts, whole=relation)

@@ -26,6 +26,7 @@ from askwell.evaluation.metrics import (
     units_of,
 )
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.significance import wilson_interval
 from askwell.specs.mixture_spec import AnswersName, Match
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
@@ -39,6 +40,19 @@ from bisect import bisect_right
 from collections import Counter
 
 from askwell.data.split_audit import is_inside
+
+FEW = 30
+"""With fewer facts, a score says little, so that its interval is shown with it."""
+
+
+def doubt(right: int, facts: int, split: str = "test") -> str:
+    """Say between which values P@1 lies for all that so few facts show."""
+    low, high = wilson_interval(right, facts)
+    return (
+        f"{counted(facts, f'{split} fact')}: P@1 on more of them may lie anywhere between {100 * low:.1f} and "
+        f"{100 * high:.1f} (95 % interval)"
+    )
+
 
 Progress = Callable[[int, int], None] | bool | None
 """A function that is called with the number of facts done and their total, or whether a terminal or notebook may show a
@@ -242,6 +256,8 @@ class Evaluation(ShowsItself, AsFrame):
             notes.append(f"macro F1 {self.labels.macro_f1:.1f}; .labels has the scores of each label")
         if self.unsettled:
             notes.append(self.figures().bounds_text)
+        if len(self.outcomes) < FEW:
+            notes.append(doubt(sum(outcome.rank <= 1 for outcome in self.outcomes), len(self.outcomes), self.split))
         notes += [f"{count} left out: {reason}" for reason, count in count_reasons(self.left_out).items()]
         return overview(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
 

@@ -63,12 +63,10 @@ def _flipped_sums(
 
 def _whole_numbers(sizes: np.ndarray, observed: int) -> float:
     """Compute the exact p-value: the signs of n equal sizes sum to a stretched binomial; these are convolved."""
-    from scipy import stats  # imported here, since it takes a second and few commands test anything
-
     distribution = np.ones(1)  # of the sum of flipped sizes, from 0 to the sum of all
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
         stretched = np.zeros(size * count + 1)
-        stretched[::size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        stretched[::size] = _fair_binomial(int(count))
         distribution = np.convolve(distribution, stretched)
     sums = sizes.sum() - 2 * np.arange(len(distribution))
     return float(min(1.0, distribution[np.abs(sums) >= observed].sum()))
@@ -78,9 +76,25 @@ def sign_test(wins: int, losses: int) -> float:
     """Compute the two-sided binomial p-value of wins against losses; ties do not count, and without either it is 1."""
     if wins + losses == 0:
         return 1.0
-    from scipy import stats
+    fair = _fair_binomial(wins + losses)
+    return float(min(1.0, 2 * fair[: min(wins, losses) + 1].sum()))
 
-    return float(stats.binomtest(wins, wins + losses, 0.5).pvalue)
+
+def _fair_binomial(count: int) -> Float[np.ndarray, " outcomes"]:
+    """Return how probable each number of heads in so many tosses is. (To import scipy.stats takes a second.)"""
+    heads = np.arange((count + 1) // 2, count)
+    upper = np.cumprod(np.concatenate([np.ones(1), (count - heads) / (heads + 1)]))  # the middle is 1
+    outcomes = np.concatenate([upper[: 0 if count % 2 == 0 else None : -1], upper])
+    return outcomes / outcomes.sum()
+
+
+def wilson_interval(right: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Compute Wilson's interval of a fraction, of which `right` in `of` were seen."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, doubt = right / of, z * z / of
+    middle = (share + doubt / 2) / (1 + doubt)
+    half = z * math.sqrt(share * (1 - share) / of + doubt / (4 * of)) / (1 + doubt)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 _DRAWS_AT_ONCE = 2**20

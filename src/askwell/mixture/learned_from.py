@@ -25,15 +25,31 @@ class RelationRecord(_Part):
     sha256: str | None = None
     """The hash of the facts."""
     split_by: str | None = None
-    """How a single file was split; None for splits that were given."""
+    """How a single file was split; None for the usual rule, and for splits that were given."""
+    split_seed: int | None = None
+    """The seed of the split; None for splits that were given."""
+    x: str | None = None
+    """The column of x, if it was named."""
+    y: str | None = None
     counts: dict[str, int] = {}
     """Lines read, repeated and leaked: see `Counts`."""
+    source: str | None = Field(default=None, exclude=True)
+    """Where the facts were read. A saved mixture notes it in a file of its own, since it may be a path."""
 
     @classmethod
-    def of(cls, relation: Relation, split_by: str | None = None) -> "RelationRecord":
+    def of(cls, relation: Relation) -> "RelationRecord":
         """Return the record of a relation."""
-        counts = relation.counts.as_json()
-        return cls(name=relation.name, sha256=relation.digest, split_by=split_by, counts=counts)
+        origin, counts = relation.origin, relation.counts.as_json()
+        return cls(
+            name=relation.name,
+            sha256=relation.digest,
+            split_by=origin.split_by,
+            split_seed=origin.seed,
+            x=origin.x,
+            y=origin.y,
+            counts=counts,
+            source=origin.source,
+        )
 
 
 class LearnedFrom(_Part):

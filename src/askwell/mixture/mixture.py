@@ -31,6 +31,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, model_card
 from askwell.mixture.embedded import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.save import (
+    FACTS_PATH,
     LM_PATH,
     TOKENIZER_PATH,
     base_lm,
@@ -136,8 +137,9 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         kind = "Product" if self.spec.combine == "product" else "Mixture"
         state = "untuned" if self.answer_kind is None else "tuned"
         heading = f"{kind} of {len(rows)} prompt{'s' if len(rows) != 1 else ''} over {self.lm.identity.name}, {state}"
+        weighting = "static" if self.spec.weighting == "auto" else self.spec.weighting
         depth = "at every layer" if self.spec.deep else "at layer 0"
-        notes = [f"{self.vectors.shape[0]} prompt tokens with vectors {depth}; {self.spec.weighting} weights"]
+        notes = [f"{self.vectors.shape[0]} prompt tokens with vectors {depth}; {weighting} weights"]
         if self.lengths is not None:
             longest, slope = len(self.lengths.initial), float(self.lengths.slope.detach())
             notes.append(f"answers of 1 to {longest} tokens; β = {slope:.2f}: how much the LM's sureness decides which")
@@ -345,9 +347,10 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         return self.push_to_hub(repo_id or folder.name, about=about, **hub_options) if push_to_hub else None
 
     def push_to_hub(self, repo_id: str, *, about: About | None = None, **hub_options: Any) -> str:
-        """Upload the mixture and return its address; the LM's path on this machine is not uploaded."""
+        """Upload the mixture and return its address; paths on this machine are not uploaded."""
         # The mixin passes the card's options on to `save_pretrained`.
-        hub_options |= {"ignore_patterns": [LM_PATH, TOKENIZER_PATH], "model_card_kwargs": {"about": about}}
+        ignored = [LM_PATH, TOKENIZER_PATH, FACTS_PATH]
+        hub_options |= {"ignore_patterns": ignored, "model_card_kwargs": {"about": about}}
         return super().push_to_hub(repo_id, **hub_options)
 
     @classmethod

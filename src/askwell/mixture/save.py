@@ -36,6 +36,8 @@ LM_PATH = "lm_path.txt"
 """Where on this machine the LM was, if it has no public name; it is not part of the mixture and is not uploaded."""
 TOKENIZER_PATH = "tokenizer_path.txt"
 """The same for a tokenizer that is not beside the LM's weights."""
+FACTS_PATH = "facts_path.txt"
+"""The same for the facts that it was learned from."""
 
 
 def write_mixture(
@@ -65,6 +67,7 @@ def write_mixture(
     (folder / _NEW_TENSORS).replace(folder / TENSORS)
     write_whole(folder / CARD, str(model_card(mixture, about)))
     places = {LM_PATH: (lm.source, lm.identity.name), TOKENIZER_PATH: (lm.tokenizer_source, described.tokenizer)}
+    places[FACTS_PATH] = (None, None) if about.relation is None else (about.relation.source, about.relation.name)
     for name, (source, public) in places.items():
         if source is not None and source != public:
             write_whole(folder / name, source + "\n")
@@ -131,6 +134,12 @@ def lm_source(source: str | Path, description: Description) -> str | None:
 def tokenizer_source(source: str | Path, description: Description) -> str | None:
     """Return where its tokenizer can be loaded from; None if it is beside the LM's weights."""
     return _noted(source, TOKENIZER_PATH) or description.tokenizer
+
+
+def facts_source(source: str | Path, description: Description) -> str | None:
+    """Return where the facts that a saved mixture was learned from can be read, or their name; None if that is not
+    known."""
+    return _noted(source, FACTS_PATH) or (None if description.relation is None else description.relation.name)
 
 
 def _noted(source: str | Path, name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from askwell.data.facts import SplitName
+from askwell.data.split import fold_of
 from askwell.errors import BadFile, BadOption, checked
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
@@ -46,7 +48,7 @@ from askwell.runs.record import (
 )
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.views.document import Document, Paragraph, Section, overview
-from askwell.views.printable import counted
+from askwell.views.printable import NONE, counted
 from askwell.views.to_files import AsFrame, Records, pandas_frame
 from askwell.views.to_text import ShowsItself
 
@@ -232,18 +234,10 @@ class Runs(ShowsItself, list[Run], AsFrame):
     def summary(self) -> Document:
         """Summarise the scores of each run."""
         rows = self.records()
-        shown = (*SHOWN, "control") if any(row["control"] for row in rows) else SHOWN
-        texts = [tuple(_cell(name, row[name]) for name in shown) for row in rows]
-        numbers = tuple(name for name in shown if name in METRICS or name in ("seed", "facts"))
+        shown = shown_columns(rows)
+        texts = [tuple(column_text(name, row[name]) for name in shown) for row in rows]
+        numbers = tuple(name for name in shown if RUN_COLUMNS[name][0] != "VARCHAR")
         return overview(counted(len(self), "run"), shown, texts, numbers)
-
-
-def _cell(name: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.1f}"
-    return str(value)[:8] if name == "id" else str(value)
 
 
 @checked
@@ -264,7 +258,8 @@ def load_runs(path: Path | str) -> Runs:
 def place_of(run: Run) -> tuple[Any, ...]:
     """Return the key by which runs are sorted."""
     spec = run.record.spec
-    return spec.lm, spec.relation, spec.prompts, spec.setting, spec.control or "", spec.seed, run.record.id
+    fold = fold_of(run.record.relation.split_by) or (0, 0)
+    return spec.lm, spec.relation, spec.prompts, spec.setting, spec.control or "", spec.seed, fold, run.record.id
 
 
 def run_folders(path: Path) -> list[Path]:
@@ -282,21 +277,26 @@ def run_folders(path: Path) -> list[Path]:
 def outcomes_of(runs: Iterable[Run]) -> Outcomes:
     """Combine the test outcomes of several runs; different seeds are kept apart, so that they can be paired.
 
-    Two runs of the same relation and seed cannot be combined.
+    Two runs of the same relation and seed cannot be combined, unless they are folds of it.
     """
     by_seed: dict[int, list[Outcome]] = defaultdict(list)
-    first_with: dict[tuple[int, str], Path] = {}
+    others: dict[tuple[int, str], list[Run]] = defaultdict(list)
     for run in runs:
         seed = run.record.spec.seed
         for relation in sorted({outcome.relation for outcome in run.test}):
-            if (seed, relation) in first_with:
-                raise BadFile(
-                    run.folder,
-                    f"{relation} with seed {seed} also appears in {first_with[seed, relation]}; name one of the two",
-                )
-            first_with[seed, relation] = run.folder
+            for other in others[seed, relation]:
+                if not _are_folds(run, other):
+                    raise BadFile(
+                        run.folder, f"{relation} with seed {seed} also appears in {other.folder}; name one of the two"
+                    )
+            others[seed, relation].append(run)
         by_seed[seed] += run.test
     return next(iter(by_seed.values())) if len(by_seed) == 1 else dict(by_seed)
+
+
+def _are_folds(one: Run, other: Run) -> bool:
+    first, second = (fold_of(run.record.relation.split_by) for run in (one, other))
+    return first is not None and second is not None and first[1] == second[1] and first != second
 
 
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -352,7 +352,7 @@ def clear_folder(folder: Path) -> None:
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():
             continue
-        for name in (CONFIG, "mixture.safetensors", "README.md", "lm_path.txt"):
+        for name in (CONFIG, "mixture.safetensors", "README.md", "lm_path.txt", "facts_path.txt"):
             (mixture / name).unlink(missing_ok=True)
 
 
@@ -369,6 +369,9 @@ def _write_json(path: Path, content: BaseModel) -> None:
 
 # The name of each column, its type, and its value.
 RUN_COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
+    "folder": ("VARCHAR", lambda run: str(run.folder)),
+    "name": ("VARCHAR", lambda run: run.remarks.name or None),
+    "note": ("VARCHAR", lambda run: run.remarks.note or None),
     "id": ("VARCHAR", attrgetter("record.id")),
     "lm": ("VARCHAR", attrgetter("record.spec.lm")),
     "relation": ("VARCHAR", attrgetter("record.spec.relation")),
@@ -377,6 +380,10 @@ RUN_COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "seed": ("BIGINT", attrgetter("record.spec.seed")),
     "control": ("VARCHAR", attrgetter("record.spec.control")),
     **{metric.key: ("DOUBLE", methodcaller("score", name)) for name, metric in METRICS.items()},
+    "untuned_P@1": (
+        "DOUBLE",
+        lambda run: None if run.record.untuned is None else run.record.untuned.score("P@1"),
+    ),
     "dev_P@1": ("DOUBLE", lambda run: None if run.record.dev is None else run.record.dev.score("P@1")),
     "facts": ("BIGINT", attrgetter("record.test.facts")),
     "left_out": ("BIGINT", attrgetter("record.test.left_out_count")),
@@ -389,7 +396,7 @@ RUN_COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "baseline": ("VARCHAR", attrgetter("record.spec.baseline")),
     "method": ("VARCHAR", lambda run: run.record.spec.training and run.record.spec.training.method),
     "deep": ("BOOLEAN", attrgetter("record.spec.mixture.deep")),
-    "weighting": ("VARCHAR", attrgetter("record.spec.mixture.weighting")),
+    "weighting": ("VARCHAR", attrgetter("record.mixture.weighting")),
     "combine": ("VARCHAR", attrgetter("record.spec.mixture.combine")),
     "initial": ("VARCHAR", attrgetter("record.spec.mixture.initial")),
     "begin": ("VARCHAR", attrgetter("record.mixture.begin")),
@@ -400,13 +407,33 @@ RUN_COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "copies": ("BIGINT", attrgetter("record.spec.mixture.copies")),
     "threads": ("BIGINT", attrgetter("record.spec.threads")),
     "device": ("VARCHAR", attrgetter("record.spec.device")),
+    "split": ("VARCHAR", attrgetter("record.relation.split_by")),
+    "began": ("VARCHAR", lambda run: run.record.environment.began and f"{run.record.environment.began:%Y-%m-%d %H:%M}"),
     "seconds": ("DOUBLE", attrgetter("record.environment.seconds")),
     "askwell": ("VARCHAR", attrgetter("record.environment.askwell")),
 }
-SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
-"""The columns that fit on a screen."""
+_SHOWN = ("folder", "lm", "relation", "prompts", "setting", "seed", "untuned_P@1", "P@1", "facts", "began", "seconds")
+_SHOWN_IF_ANY = ("name", "control")
+
+
+def shown_columns(rows: Sequence[Mapping[str, Any]], sort: str | None = None) -> tuple[str, ...]:
+    """Return the columns of runs that fit on a screen, and the one that they are sorted by."""
+    told = [name for name in _SHOWN_IF_ANY if any(row[name] for row in rows)]
+    return tuple(dict.fromkeys([*_SHOWN, *told, *([sort] if sort else [])]))
 
 
 def row_of(run: Run) -> dict[str, Any]:
     """Return what can be asked about a run, and shown in a table, by column."""
     return {name: value(run) for name, (_, value) in RUN_COLUMNS.items()}
+
+
+def column_text(name: str, value: object) -> str:
+    """Return what stands in a column of a table of runs: of a folder its name, or the start of an id."""
+    if value is None:
+        return NONE
+    if isinstance(value, float):
+        decimals = {metric.key: metric.decimals for metric in METRICS.values()}
+        return f"{value:.{decimals.get(name, 1)}f}"
+    if name == "folder":
+        value = Path(str(value)).name
+    return str(value)[:8] if re.fullmatch("[0-9a-f]{64}", str(value)) else str(value)

@@ -15,7 +15,7 @@ from askwell.runs.folder import RUN_COLUMNS, Run, Runs, is_run, load_runs, outco
 from askwell.runs.record import TEST_OUTCOMES
 
 COLUMNS = tuple(RUN_COLUMNS)
-_BEST_FIRST = {*(metric.key for metric in METRICS.values() if metric.higher_is_better), "dev_P@1"}
+_BEST_FIRST = {*(metric.key for metric in METRICS.values() if metric.higher_is_better), "dev_P@1", "untuned_P@1"}
 # Names with an @ need not be quoted as SQL requires; the longest come first, so that P@10 is not read as P@1.
 _WITH_AT = sorted((name for name in RUN_COLUMNS if "@" in name), key=len, reverse=True)
 _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")

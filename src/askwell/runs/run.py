@@ -12,9 +12,10 @@ from typing import Any
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
 from askwell.answers.encode import EncodedRelation
+from askwell.answers.reply import LeftOutFact
 from askwell.baselines.result import AnyProgress
 from askwell.baselines.run_baseline import run_baseline
-from askwell.data.facts import Relation
+from askwell.data.facts import SPLITS, Relation, SplitName
 from askwell.data.split_audit import audit_relation
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption, checked
@@ -48,9 +49,17 @@ from askwell.training.loop import train
 
 @dataclass(frozen=True)
 class Built:
-    """A run's mixture has been built, still untuned."""
+    """A run's mixture has been built, still untuned, and its facts have been read."""
 
     mixture: Mixture
+    left_out: dict[SplitName, tuple[LeftOutFact, ...]]
+    """The facts that cannot be asked, and why."""
+
+    @classmethod
+    def of(cls, mixture: Mixture, facts: EncodedRelation, candidates: Candidates | None) -> "Built":
+        """Return what is known before the first question."""
+        answers = mixture.answering(candidates or mixture.candidates, facts.kind)
+        return cls(mixture, {one: (*facts.left_out(one), *answers.choose(facts.split(one))[1]) for one in SPLITS})
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,6 @@ def run(
     resume: bool = False,
     untuned: bool = False,
     controls: bool = True,
-    split_by: str | None = None,
     mixture: SettledMixtureSpec | None = None,
     start: Mixture | None = None,
     seconds_to_load: float | None = None,
@@ -103,7 +111,7 @@ def run(
     checkpoints = folder if checkpoints is None else Path(checkpoints)
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress or (lambda _event: None)
-    known = RelationRecord.of(relation, split_by)
+    known = RelationRecord.of(relation)
     work = _Work(
         spec, mixture or spec.mixture, lm, relation, known, folder, checkpoints, candidates, resume, tell, start
     )
@@ -174,7 +182,7 @@ class _Work:
         # A mixture that may give any answer learns to answer y itself, even if y is a label of the candidates.
         among = self.candidates if spec.training is None else chosen
         facts = mixture.encode_relation(relation, candidates=among, whole_answers=chosen is not None)
-        self.tell(Built(mixture))
+        self.tell(Built.of(mixture, facts, self.candidates))
         if spec.training is None:
             return _Made(mixture, facts)
         before = None
@@ -214,8 +222,8 @@ class _Work:
             resume=self.resume,
             progress=self._keep_history,
         )
-        self.tell(Built(found.mixture))
         facts = found.mixture.encode_relation(self.relation)
+        self.tell(Built.of(found.mixture, facts, None))
         return _Made(found.mixture, facts, found.learned_from, _lines(found.history))
 
     def asking(self, what: str) -> Callable[[int, int], None]:

@@ -9,12 +9,11 @@ from typing import Any
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import needs_any_length
-from askwell.data.facts import SPLIT_FILES, Relation, SplitName
-from askwell.data.names import data_folder, find, load_prompts, load_relation, relation_label, relations_of
+from askwell.data.facts import Relation, SplitName
+from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIXES
-from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
+from askwell.errors import BadOption, NoPrompts, NothingLeft
 from askwell.evaluation.knowledge import Controls, Knowledge, controls_together, knowledge
 from askwell.evaluation.scoring import Evaluation, together
 from askwell.evaluation.statements import evaluate_statements
@@ -53,13 +52,10 @@ class EvaluationSources:
 def saved_jobs(folders: Sequence[str], on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:
     """Yield saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
     known = {folder: read_description(folder) for folder in folders}
-    if on.facts:
-        sources = _one_for_each(on.facts, [known[folder] for folder in folders])
-    else:
-        sources = [_recorded_relation(folder, known[folder]) for folder in folders]
+    each = _one_for_each(on.facts, [known[folder] for folder in folders]) if on.facts else [None] * len(folders)
     relations = [
-        own_relation(known[folder], source, on.data, on.split_by, on.columns)
-        for folder, source in zip(folders, sources, strict=True)
+        own_relation(folder, source, on.data, on.split_by, on.columns)
+        for folder, source in zip(folders, each, strict=True)
     ]
     loaded: dict[LMIdentity, FrozenLM] = {}
     still_needed = Counter(known[folder].base_lm for folder in folders)
@@ -91,27 +87,6 @@ def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> 
             where="--where",
         )
     return [*facts] * len(descriptions)
-
-
-def _recorded_relation(folder: str, description: Description) -> str:
-    if description.relation is None:
-        raise BadOption(f"{folder} is untuned: name the relation to ask about with `facts`", facts="--facts")
-    name = description.relation.name
-    if not name.startswith(PREFIXES):
-        try:
-            found = find(name, "facts", data_folder(None))
-        except BadFile:
-            found = None
-        # A folder of that name can be something else, such as the run itself.
-        if found is None or (found.is_dir() and not any((found / file).is_file() for file in SPLIT_FILES)):
-            raise BadOption(
-                f"{folder} was learned from {name}, and a run does not keep its facts: name them with `facts` (and "
-                "their columns with `x` and `y`)",
-                facts="--facts",
-                x="--x",
-                y="--y",
-            )
-    return name
 
 
 def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:

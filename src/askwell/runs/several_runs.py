@@ -1,4 +1,5 @@
-"""Several runs of one relation, such as over seeds: executing them, and the mean, spread and agreement of results."""
+"""Several runs of one relation, over seeds or folds: executing them; the mean, spread and agreement of seeds; and folds
+scored together."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from askwell.data.facts import Relation
+from askwell.answers.reply import LeftOutFact
+from askwell.data.facts import Fact, SplitName
 from askwell.errors import BadOption, UsageError
+from askwell.evaluation.comparison import Comparison, compare
 from askwell.evaluation.confidence import outcomes_by_x, questions_of
+from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
+from askwell.evaluation.metrics import Scores, scores_of
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.scoring import Evaluation
+from askwell.evaluation.scoring import Evaluation, EvaluationFigures, together
+from askwell.evaluation.significance import wilson_interval
 from askwell.files import to_json
 from askwell.runs.folder import Run, is_run, read_run
 from askwell.runs.record import RunRecord
@@ -127,8 +133,13 @@ def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
     return [
         _together(name, runs, (len(run.left_out) for run in runs))
         for name, runs in by_relation.items()
-        if len(runs) > 1
+        if len(runs) > 1 and _same_questions(runs)
     ]
+
+
+def _same_questions(runs: Sequence[Evaluation]) -> bool:
+    """Tell whether there are questions that all runs were asked, which folds do not have."""
+    return bool(set.intersection(*({outcome.x for outcome in run.outcomes} for run in runs)))
 
 
 def over_seeds(runs: Sequence[Run]) -> SeveralRuns:
@@ -145,6 +156,67 @@ def seeds_as_json(folder: Path, runs: Sequence[Run]) -> dict[str, Any]:
     return {"out": str(folder), "seeds": list(scores), **to_json(over_seeds(runs)), "by_seed": by_seed}
 
 
+@dataclass(frozen=True)
+class Pooled:
+    """The folds of one relation, scored together: each fact once, by a mixture that did not learn from it."""
+
+    folds: int
+    tuned: EvaluationFigures
+    untuned: EvaluationFigures | None
+    low: float
+    """Wilson's 95 % interval of the tuned P@1, facts taken as independent."""
+    high: float
+    gain: Comparison | None
+    """The tuned mixtures (A) and the untuned prompts (B), paired by fact."""
+    knowledge: Knowledge | None
+    """The gain over the control that is best on the dev facts of all folds."""
+    corrected: float | None
+    """P@1 with each answer's probability divided by its prior."""
+    by_fold: dict[str, Scores]
+
+
+def pooled(runs: Sequence[Run]) -> Pooled:
+    """Score runs on the folds of one relation together."""
+    tuned = _pooled([run.test for run in runs], [run.record.test for run in runs])
+    before = [run.record.untuned for run in runs if run.record.untuned is not None and run.untuned]
+    untuned = _pooled([run.untuned for run in runs], before) if len(before) == len(runs) else None
+    controls: dict[str, dict[SplitName, list[Outcome]]] = {}
+    for name in runs[0].controls:
+        if all(name in run.controls for run in runs):
+            of_folds = [run.controls[name] for run in runs]
+            controls[name] = {split: [one for of in of_folds for one in of.get(split, ())] for split in ("test", "dev")}
+    corrected = controls.get(PRIOR_CORRECTED)
+    low, high = wilson_interval(sum(outcome.rank <= 1 for outcome in tuned.outcomes), len(tuned.outcomes))
+    return Pooled(
+        len(runs),
+        tuned.figures(),
+        None if untuned is None else untuned.figures(),
+        100 * low,
+        100 * high,
+        None if untuned is None else compare(tuned, untuned),
+        knowledge(tuned.outcomes, controls),
+        None if corrected is None else scores_of(corrected["test"])["P@1"],
+        {run.folder.name: run.record.test.micro for run in runs},
+    )
+
+
+def _pooled(outcomes: Iterable[Sequence[Outcome]], figures: Iterable[EvaluationFigures]) -> Evaluation:
+    return together(
+        [
+            Evaluation(
+                "test",
+                found.vocabulary,
+                tuple(of_run),
+                tuple(LeftOutFact(Fact(left.x, left.y), left.reason) for left in found.left_out_facts),
+                answers=found.answers,
+                labels=found.labels,
+                ranked_pairs=found.ranked_pairs,
+            )
+            for of_run, found in zip(outcomes, figures, strict=True)
+        ]
+    )
+
+
 def _together(relation: str, evaluations: Sequence[Evaluation], left_out: Iterable[int]) -> SeveralRuns:
     return SeveralRuns(
         relation=relation,
@@ -157,7 +229,8 @@ def _together(relation: str, evaluations: Sequence[Evaluation], left_out: Iterab
     )
 
 
-_MOST_SEEDS = 1000
+_MOST = 1000
+"""Of seeds, or of folds."""
 
 
 def seeds_of(text: str) -> list[int]:
@@ -169,41 +242,29 @@ def seeds_of(text: str) -> list[int]:
         raise BadOption(f"`seeds` {text}: a seed has at most 18 digits", seeds="--seeds")
     seeds = [int(part) for part in parts]
     if len(seeds) == 1:
-        if seeds[0] > _MOST_SEEDS:
-            raise BadOption(f"`seeds` {text}: at most {_MOST_SEEDS} seeds", seeds="--seeds")
+        if seeds[0] > _MOST:
+            raise BadOption(f"`seeds` {text}: at most {_MOST} seeds", seeds="--seeds")
         seeds = list(range(seeds[0]))
     if len(seeds) < 2 or len({*seeds}) < len(seeds):
         raise BadOption(f"`seeds` {text}: a spread needs at least two different seeds", seeds="--seeds")
     return seeds
 
 
-def check_seeds(one: Relation, other: Relation) -> None:
-    """Refuse a relation whose splits differ from one seed to another."""
-    if one.digest != other.digest:
-        raise BadOption(
-            "`seeds`: a single file of facts would be split differently for each seed, and runs on different facts "
-            "do not show the spread of a score; give a folder with train.jsonl, dev.jsonl and test.jsonl",
-            seeds="--seeds",
-        )
-
-
-def run_seeds(
-    specs: Sequence[RunSpec],
-    out: Path,
+def run_each(
+    specs: Mapping[Path, RunSpec],
     do: Callable[[RunSpec, Path, bool], RunRecord],
     *,
     resume: bool,
     note: Callable[[str], None] | None = None,
 ) -> list[Run]:
-    """Execute runs that differ in their seeds, in the folders seed-0 and so on.
+    """Execute runs in their folders, one after the other.
 
     `do` is given the spec, the folder, and whether to continue a run that was started there. With `resume`, complete
     runs are not repeated.
     """
     tell = note or (lambda _text: None)
     runs = []
-    for spec in specs:
-        folder = out / f"seed-{spec.seed}"
+    for folder, spec in specs.items():
         if resume and folder.is_dir() and is_run(folder) and not (folder / CHECKPOINT).exists():
             run = read_run(folder)
             if run.record.id != spec.id:
@@ -212,9 +273,9 @@ def run_seeds(
                     resume="--resume",
                     folder="--out",
                 )
-            tell(f"seed {spec.seed} is already done, in {folder}")
+            tell(f"{folder} is already done")
         else:
-            tell(f"seed {spec.seed}, in {folder}")
+            tell(f"{folder}:")
             begun = folder.is_dir() and any(folder.iterdir())
             do(spec, folder, resume and begun)
             run = read_run(folder)

@@ -21,9 +21,9 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import Precision
 from askwell.mixture.description import Description
-from askwell.mixture.learned_from import CONFIG, DevAnswers
+from askwell.mixture.learned_from import CONFIG, DevAnswers, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN, lm_source, read_description, tokenizer_source
+from askwell.mixture.save import IN_A_RUN, facts_source, lm_source, read_description, tokenizer_source
 
 Note = Callable[[str], None]
 T = TypeVar("T")
@@ -128,16 +128,45 @@ def note_left_out_prompts(mixture: Mixture, note: Note) -> None:
 
 
 def own_relation(
-    description: Description,
-    facts: str,
+    folder: str,
+    facts: str | None,
     data: Path | None,
     split_by: str | None = None,
     columns: Columns = USUAL,
 ) -> Relation:
-    """Load the relation named by `facts`, split as when the mixture was learned unless `split_by` is given."""
-    split = split_by or (None if description.relation is None else description.relation.split_by)
-    seed = description.mixture_spec.seed
-    return load_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
+    """Load the relation named by `facts`, or the one that the mixture in the folder was learned from, split as it was
+    then unless `split_by` is given."""
+    description = read_description(folder)
+    learned = description.relation or RelationRecord(name="")
+    recorded = facts_source(folder, description)
+    if facts is None and recorded is None:
+        raise BadOption(f"{folder} is untuned: name the relation to ask about with `facts`", facts="--facts")
+    source = facts or recorded or ""
+    if recorded in (source, str(Path(source).resolve())):
+        columns = Columns(columns.x or learned.x, columns.y or learned.y)
+    seed = description.mixture_spec.seed if learned.split_seed is None else learned.split_seed
+    try:
+        relation = load_relation(
+            source, data=data, split=split_by or learned.split_by, seed=seed, x=columns.x, y=columns.y
+        )
+    except BadFile as problem:
+        if facts is not None:
+            raise
+        raise BadOption(
+            f"the facts that {folder} was learned from cannot be read again ({problem}): name them with `facts` (and "
+            "their columns with `x` and `y`)",
+            facts="--facts",
+            x="--x",
+            y="--y",
+        ) from None
+    have_changed = learned.sha256 not in (None, relation.digest)
+    if facts is None and split_by is None and have_changed and recorded != learned.name:
+        raise BadOption(
+            f"the facts in {recorded} have changed since {folder} was learned from them, and its split is not the same "
+            "any more; name facts to ask about with `facts`",
+            facts="--facts",
+        )
+    return relation
 
 
 def dev_facts_of(folder: str, most: int) -> list[Fact]:
@@ -167,7 +196,7 @@ def relation_to_ask(mixture: Mixture, folder: str | None, facts: str, data: Path
     """Load the named relation, split as for the mixture in the folder, if there is one."""
     if folder is None:
         return load_relation(facts, data=data, seed=mixture.spec.seed)
-    return own_relation(read_description(folder), facts, data)
+    return own_relation(folder, facts, data)
 
 
 def dev_answers_of(

@@ -210,7 +210,7 @@ class Catalogue:
 def run_rows(named: Mapping[str, Run], sort: str | None = None) -> list[dict[str, Any]]:
     """Return a row for each run, with its name and the columns of `askwell runs`."""
     names = {run.folder: name for name, run in named.items()}
-    return [{"name": names[run.folder], **row_of(run)} for run in query_runs(list(named.values()), sort=sort)]
+    return [{**row_of(run), "name": names[run.folder]} for run in query_runs(list(named.values()), sort=sort)]
 
 
 def _entries_of(name: str, stamp: str, run: Run) -> list[Entry]:

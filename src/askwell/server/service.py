@@ -179,7 +179,7 @@ class Jobs:
         job.change(folder=folder)
         if folder.is_dir() and is_run(folder):
             return "This run already existed."
-        how: dict[str, Any] = {"candidates": candidates, "split_by": _split_rule(order), "untuned": True}
+        how: dict[str, Any] = {"candidates": candidates, "untuned": True}
         with hold_folder(folder):
             resume = (folder / CHECKPOINT).is_file()
             run(spec, lm, relation, folder, resume=resume, progress=job.follow, **how)
@@ -196,11 +196,7 @@ def relation_of(order: TrainRequest) -> Relation:
         raise UsageError("there are no facts: give pairs of x and y")
     facts = [Fact(pair.x.strip(), pair.y.strip(), aliases=tuple(pair.aliases)) for pair in order.facts]
     seed = order.seed if order.split_seed is None else order.split_seed
-    return split_relation(order.relation, facts, _split_rule(order), seed)
-
-
-def _split_rule(order: TrainRequest) -> str | None:
-    return None if order.relation.startswith(PREFIXES) else rule_with("random", order.split)
+    return split_relation(order.relation, facts, rule_with("random", order.split), seed)
 
 
 def candidates_of(order: TrainRequest) -> Candidates | None:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from askwell.answers.reply import LeftOutFact, count_reasons
+from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.scoring import Evaluation
 from askwell.mixture.learned_from import LearnedFrom
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
@@ -128,6 +130,8 @@ class TrainingResult(ShowsItself, AsFrame):
     """False if the run was interrupted."""
     vocabulary: str
     """The answers that y was ranked among on dev."""
+    test: Evaluation | None = None
+    """The evaluation on the test facts, if `train` was asked for it."""
 
     def summary(self) -> Document:
         """Summarise the dev scores during training, with the kept state marked."""
@@ -150,6 +154,9 @@ class TrainingResult(ShowsItself, AsFrame):
             for split, reasons in left_out.items()
             for reason, count in reasons.items()
         )
+        if self.test is not None:
+            scores = ", ".join(f"{name} {METRICS[name].text(score)}" for name, score in self.test.micro.items())
+            notes += (f"on {counted(len(self.test.outcomes), 'test fact')}: {scores}; .test has the evaluation",)
         return overview(heading, columns, rows, columns[:4], notes)
 
     def records(self) -> Records:

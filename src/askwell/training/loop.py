@@ -3,7 +3,8 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from askwell.answers.reply import LeftOutFact, count_reasons
 from askwell.answers.strategy import Answers
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft, checked
+from askwell.evaluation.examine import evaluate_split
 from askwell.evaluation.scoring import score_facts
 from askwell.lms.machine import limited_threads
 from askwell.mixture.mixture import Mixture
@@ -25,8 +27,10 @@ from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.history import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.optimiser import (
+    CHOSEN_PAIRS,
     add_to_means,
     choose_tuned,
+    choose_weighting,
     facts_to_fit,
     fit_lengths,
     fit_weights,
@@ -117,6 +121,7 @@ def train(
     facts: EncodedRelation | None = None,
     folder: Path | str | None = None,
     resume: bool = False,
+    test: bool = False,
     progress: Callable[[TrainingProgress], None] | bool | None = None,
     **choices: Any,
 ) -> TrainingResult:
@@ -126,7 +131,7 @@ def train(
     `candidates`, it is tuned to choose among them. `facts` are the relation's facts, if they are already encoded. With
     a `folder`, a checkpoint is saved there after each stretch of the schedule, from which `resume` continues: a resumed
     run gives the same result as one that was never interrupted. Ctrl-C leaves the mixture in its best state so far and
-    is raised as `Interrupted`, which has the result.
+    is raised as `Interrupted`, which has the result. With `test`, the result has the evaluation on the test facts.
 
     If it takes long, a terminal or notebook shows a progress bar, unless `progress` is False; if it is a function, it
     is called at each step instead. How many facts are left out, and why, is logged once before training."""
@@ -137,9 +142,19 @@ def train(
         if facts is None:
             facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
-            return _train(mixture, facts, spec, candidates, folder, resume, progress)
-        with Bar("pairs", progress) as bar:
-            return _train(mixture, facts, spec, candidates, folder, resume, lambda at: bar(at.pairs_done, at.pairs))
+            result = _train(mixture, facts, spec, candidates, folder, resume, progress)
+        else:
+            with Bar("pairs", progress) as bar:
+                step_done = partial(_show, bar)
+                result = _train(mixture, facts, spec, candidates, folder, resume, step_done)
+        if not test:
+            return result
+        shown = None if callable(progress) else progress
+        return replace(result, test=evaluate_split(mixture, relation, facts=facts, progress=shown))
+
+
+def _show(bar: Bar, at: TrainingProgress) -> None:
+    bar(at.pairs_done, at.pairs)
 
 
 def _train(
@@ -168,8 +183,15 @@ def _train(
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture) if folder is not None and resume else None
     if state is not None:
+        if state.weighting != mixture.spec.weighting:
+            mixture.weigh_by(state.weighting)
+            choose_tuned(mixture, spec)
+        mixture.spec = mixture.spec.model_copy(update={"weighting_scores": state.weighting_scores})
         mixture.load_state_dict(state.parameters)
     else:
+        if mixture.spec.weighting == "auto":
+            some = _spread(train_facts, facts_to_fit(len(mixture.prompts), CHOSEN_PAIRS))
+            choose_weighting(mixture, answers, some, spec)
         if mixture.representation is not None and not mixture.representation.is_fitted:
             mixture.representation.fit(train_facts.xs)
         untuned = _copy(mixture)
@@ -181,6 +203,7 @@ def _train(
             state.parameters = _copy(mixture)
             state.kept = {0: untuned, 1: state.parameters}
         state.prompts = len(mixture.tuned.kept)
+        state.weighting, state.weighting_scores = mixture.spec.weighting, mixture.spec.weighting_scores
     objective = Objective(answers, train_facts, spec.method)
     if spec.minutes is not None and state.pairs is None:
         # All dev scores together cost at most a third of the training pairs: they have no backward pass.

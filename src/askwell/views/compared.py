@@ -8,14 +8,14 @@ from askwell.data.testbed import PREFIX
 from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.metrics import METRICS, units_of
 from askwell.evaluation.significance import SIGNIFICANT, interval_text, p_text
-from askwell.runs.folder import Run
+from askwell.runs.folder import RUN_COLUMNS, Run, column_text
 from askwell.runs.query import RunComparison
 from askwell.views.charts import Gap, gaps_chart, panels_chart
 from askwell.views.document import Block, Cell, Column, ColumnGroup, Drawing, Figure, Paragraph, Row, Table, table
 from askwell.views.printable import NONE, counted, shortened, signed
 from askwell.views.run_facts import rank_text
 
-_NUMBERS = {*METRICS, *(metric.key for metric in METRICS.values()), "seed", "facts"}
+_NUMBERS = {name for name, (kind, _) in RUN_COLUMNS.items() if kind != "VARCHAR"}
 _CURVES, _GAINS = 6, 40
 
 
@@ -31,20 +31,16 @@ def run_table(
     a note."""
     first, *others = columns
     shown = tuple(
-        Row(_text(first, row[first]), tuple(Cell(_text(name, row[name])) for name in others), link=link, note=note)
+        Row(
+            column_text(first, row[first]),
+            tuple(Cell(column_text(name, row[name])) for name in others),
+            link=link,
+            note=note,
+        )
         for row, link, note in zip(rows, links or [""] * len(rows), notes or [""] * len(rows), strict=True)
     )
     groups = (ColumnGroup("", tuple(Column(name, number=name in _NUMBERS) for name in others)),)
     return Table("", first, groups, shown, title)
-
-
-def _text(name: str, value: object) -> str:
-    if value is None:
-        return NONE
-    if isinstance(value, float):
-        decimals = {metric.key: metric.decimals for metric in METRICS.values()}
-        return f"{value:.{decimals.get(name, 1)}f}"
-    return str(value)[:8] if name == "id" else str(value)
 
 
 def gains_figure(runs: Sequence[Run]) -> Figure | None:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from askwell.answers.reply import PromptReply, Reply
+from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_MASKED_X, Knowledge
 from askwell.evaluation.labels import LabelFigures, RankedPairs
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
+from askwell.evaluation.significance import interval_text
 from askwell.views.document import Block, Cell, Column, ColumnGroup, Paragraph, Row, Table, table
 from askwell.views.printable import NONE, counted, per_cent, visible
 from askwell.views.to_files import csv_table
@@ -86,6 +88,40 @@ def spread_blocks(several: "SeveralRuns") -> list[Block]:
     among = "" if right is None else f", {100 * right:.1f} % where one of the two is right"
     same = f"Two runs give the same answer to {100 * several.consistency.same:.1f} % of the x's{among}."
     return [spread, Paragraph(same)]
+
+
+CONTROLS = {
+    MAJORITY: "the most frequent ys of train",
+    PRIOR: "the prompts' prior",
+    PRIOR_MASKED_X: "the prompts with x masked",
+    "random-weights": "the same tuning on an LM with random weights",
+    "random-embeddings": "the same tuning on the LM with random word vectors",
+}
+"""What each control is, in a few words."""
+
+
+def control_sentences(found: Knowledge | None, corrected: float | None) -> list[str]:
+    """Return what answers that need no knowledge score, the gain over the best of them, and what it means."""
+    if found is None:
+        return []
+    each = ", ".join(f"{CONTROLS.get(name, name)} {scores['test']:.1f}" for name, scores in found.controls.items())
+    interval = interval_text(found.low, found.high, "{:.1f}".format)
+    verdict = "so the LM knows something" if found.is_there else "which may be chance"
+    lines = [
+        f"P@1 without knowledge of x: {each}.",
+        f"Gain over the best of them (chosen on dev: {CONTROLS.get(found.control, found.control)}): {found.gain:.1f} "
+        f"({100 * found.confidence:.0f} % interval {interval}), {verdict}.",
+    ]
+    if found.bits is not None:
+        best = CONTROLS.get(found.bits.control, found.bits.control)
+        lines.append(f"Beyond the control with the best log-loss on dev ({best}): {found.bits.bits:.2f} bits a fact.")
+    if corrected is not None:
+        lines.append(
+            f"P@1 with each answer's probability divided by its prior: {corrected:.1f}. (The prior is the "
+            "prompts' average answer, regardless of x; an answer that they prefer anyway must gain more from x to rank "
+            "first.)"
+        )
+    return lines
 
 
 _BAR = 20

@@ -5,7 +5,7 @@ A report shows cells of runs, the page of a run that run as a cell, and `askwell
 from collections.abc import Mapping, Sequence
 
 from askwell.evaluation.confidence import Bin, Calibration
-from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_MASKED_X, Knowledge, KnownShare
+from askwell.evaluation.knowledge import KnownShare
 from askwell.evaluation.scoring import EASY, HARD, PartScores, Projection
 from askwell.evaluation.significance import interval_text
 from askwell.evaluation.trust import Trust
@@ -25,19 +25,12 @@ from askwell.views.document import (
     table,
 )
 from askwell.views.printable import NONE, counted, per_cent
+from askwell.views.scores import control_sentences
 from askwell.views.study_cells import in_words
 from askwell.views.study_figures import drawing_of
 from askwell.views.study_rows import TEXTS, Draft, StudyTable, file_stem, ranked_among, record, span
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust
 
-CONTROLS = {
-    MAJORITY: "the most frequent ys of train",
-    PRIOR: "the prompts' prior",
-    PRIOR_MASKED_X: "the prompts with x masked",
-    "random-weights": "the same tuning on an LM with random weights",
-    "random-embeddings": "the same tuning on the LM with random word vectors",
-}
-"""What each control is, in a few words."""
 _CURVES = 4
 
 
@@ -146,30 +139,6 @@ def _part_sentences(parts: Mapping[str, Mapping[str, PartScores]]) -> list[str]:
 
 
 _NO_CONTROL = "There is no control to compare this with, so it is not clear how much of it is knowledge."
-
-
-def control_sentences(found: Knowledge | None, corrected: float | None) -> list[str]:
-    """Return what answers that need no knowledge score, the gain over the best of them, and what it means."""
-    if found is None:
-        return []
-    each = ", ".join(f"{CONTROLS.get(name, name)} {scores['test']:.1f}" for name, scores in found.controls.items())
-    interval = interval_text(found.low, found.high, "{:.1f}".format)
-    verdict = "so the LM knows something" if found.is_there else "which may be chance"
-    lines = [
-        f"P@1 without knowledge of x: {each}.",
-        f"Gain over the best of them (chosen on dev: {CONTROLS.get(found.control, found.control)}): {found.gain:.1f} "
-        f"({100 * found.confidence:.0f} % interval {interval}), {verdict}.",
-    ]
-    if found.bits is not None:
-        best = CONTROLS.get(found.bits.control, found.bits.control)
-        lines.append(f"Beyond the control with the best log-loss on dev ({best}): {found.bits.bits:.2f} bits a fact.")
-    if corrected is not None:
-        lines.append(
-            f"P@1 with each answer's probability divided by its prior: {corrected:.1f}. (The prior is the "
-            "prompts' average answer, regardless of x; an answer that they prefer anyway must gain more from x to rank "
-            "first.)"
-        )
-    return lines
 
 
 def known_sentence(found: KnownShare) -> str:
