@@ -3,7 +3,8 @@
     python scripts/lowest_versions.py FOLDER [--python python3.11]
 
 FOLDER is where the environment is made. torch is taken as pinned in the Makefile: its oldest builds for Linux bring
-gigabytes of CUDA libraries. It needs uv, and writes what was installed to lowest_versions.md beside this file.
+gigabytes of CUDA libraries. It needs uv, and writes what was installed to lowest_versions.md beside this file, above
+its first section, which is kept by hand.
 """
 
 import argparse
@@ -60,12 +61,13 @@ def main() -> None:
     listing = run(given.uv, "pip", "freeze", "--python", python).lower().replace("_", "-")
     found = dict(re.findall(r"^([\w.-]+)==(\S+)$", listing, re.M)) | {"torch": installed}
     lines = [f"| {name} | {found[name.lower().replace('_', '-')]} |" for name in names]
+    _, *kept_below = NOTED.read_text(encoding="utf-8").partition("\n## ") if NOTED.exists() else ("", "", "")
     NOTED.write_text(
         "# The oldest versions that were tried\n\n"
         f"`scripts/lowest_versions.py` installed these on {datetime.now(UTC):%Y-%m-%d} with Python "
         f"{run(python, '-V').split()[1]} ({platform.system()}, {platform.machine()}), and `askwell ask`, `demo "
         "--quick`, `report` and `export` worked. torch is not its oldest version: see the script.\n\n"
-        "| package | version |\n|---|---|\n" + "\n".join(lines) + "\n",
+        "| package | version |\n|---|---|\n" + "\n".join(lines) + "\n" + "".join(kept_below),
         encoding="utf-8",
     )
 

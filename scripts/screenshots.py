@@ -19,8 +19,10 @@ from urllib.parse import urlencode
 
 from PIL import Image
 
+import askwell
+
 SHOWN = Path(__file__).parents[1] / "docs" / "how-to"
-WIDTH, HEIGHT, COLOURS = 1200, 1150, 128
+WIDTH, HEIGHT, COLOURS = 1200, 900, 128
 """Pages have few colours: a palette makes the files a third as large."""
 CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
@@ -66,6 +68,7 @@ def main() -> None:
         said = (re.search(r"http://[\w.:]+", line) for line in service.stdout)
         address = next(found[0] for found in said if found)
         about = chosen.about or min(run.parent.name for run in chosen.runs.glob("*/run.json"))
+        askwell.Client(address).ask(chosen.x, mixture=about)  # the page says "loading" while an LM is loaded
         asked = urlencode({"about": about, "x": chosen.x})
         take(f"{address}/?{asked}", SHOWN / "page.png")
     finally:

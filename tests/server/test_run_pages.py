@@ -70,9 +70,14 @@ def test_a_run_keeps_what_it_learned_from_and_the_page_says_so(at, made_runs):
     page = get(at, f"/?about=soft&x={relation.train[0].x}")
     assert "Seen in training" in page
     assert "No right answer is on record" not in page
+    many = httpx.post(
+        f"{at.address}/many", data={"about": "soft", "xs": f"{relation.train[0].x}\nzzz"}, timeout=600
+    ).text
+    assert "1 of the x&#39;s was seen in training" in many
+    assert many.count("<small>seen in training</small>") == 1
 
 
-def test_a_run_is_named_noted_and_deleted(changing, runs):
+def test_a_page_names_notes_and_deletes_a_run(changing, runs):
     def post(name: str, **sent: str) -> httpx.Response:
         return httpx.post(f"{changing.address}/runs/{name}", data=sent, timeout=600)
 

@@ -14,8 +14,17 @@ from askwell.data.facts import Fact, Relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
+from askwell.training import optimiser
+from askwell.training.history import Interrupted
 from askwell.training.loop import train
-from askwell.training.optimiser import choose_tuned, facts_to_fit, fit_lengths, fit_weights, fits_weights
+from askwell.training.optimiser import (
+    choose_tuned,
+    choose_weighting,
+    facts_to_fit,
+    fit_lengths,
+    fit_weights,
+    fits_weights,
+)
 
 LONG = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Rome Cassatt"), Fact("Reykjavik", "Cassatt")]
 RELATION = Relation.of("r", LONG, LONG, LONG)
@@ -58,6 +67,82 @@ def test_the_fit_is_that_of_a_direct_solve(weighting):
     assert penalised(found, gold, certainty) == pytest.approx(best.fun, abs=1e-7)
     assert reached == pytest.approx(best.fun - (best.x**2).sum() / 4 / len(gold), abs=1e-4)
     assert reached < -np.log(gold.mean(1)).mean() - 0.01  # it is better than equal weights
+
+
+def cross_validated(gold, signals):
+    """The loss of each fact under weights that were fitted to the facts of the other four fifths."""
+    prompts, losses = gold.shape[1], np.zeros(len(gold))
+
+    def weights(numbers, rows):
+        scores = numbers[:prompts] + sum(
+            signal[rows] * np.exp(-log_t) for signal, log_t in zip(signals, numbers[prompts:], strict=True)
+        )
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return weights / weights.sum(-1, keepdims=True)
+
+    for fold in range(5):
+        rows = np.arange(len(gold)) % 5 != fold
+
+        def loss(numbers, rows=rows):
+            return -np.log((gold[rows] * weights(numbers, rows)).sum(1)).mean() + (numbers**2).sum() / 4 / rows.sum()
+
+        best = minimize(loss, np.zeros(prompts + len(signals)), tol=1e-12).x
+        losses[~rows] = -np.log((gold[~rows] * weights(best, ~rows)).sum(1))
+    return losses
+
+
+@pytest.mark.parametrize("clearly", [-100.0, 100.0])
+def test_a_weighting_is_chosen_by_facts_that_weights_were_not_fitted_to(monkeypatch, clearly):
+    monkeypatch.setattr(optimiser, "LEAST_FACTS", 5)
+    monkeypatch.setattr(optimiser, "CLEARLY", clearly)
+    mixture, spec = Mixture(exact("bert"), usable("bert")[:3], paper_spec(weighting="auto")), TrainingSpec(**WEIGHTS)
+    gold, certainty = asked(mixture)
+    encoded, _ = mixture.encode(FACTS)
+    with torch.no_grad():
+        of_x = mixture.log_p_x(encoded.xs, encoded.rows).numpy()
+    choose_tuned(mixture, spec)
+    start = mixture.weights.detach().clone()
+    choose_weighting(mixture, mixture.answering(kind=encoded.kind), encoded, spec)
+    static, by_x = cross_validated(gold, []), cross_validated(gold, [of_x, certainty])
+    assert mixture.spec.weighting_scores == {
+        "combined": pytest.approx(by_x.mean(), abs=1e-5), "static": pytest.approx(static.mean(), abs=1e-5),
+    }  # fmt: skip
+    gain = static - by_x
+    is_clear = gain.mean() > clearly * gain.std(ddof=1) / len(gain) ** 0.5
+    assert mixture.spec.weighting == ("combined" if is_clear else "static")
+    assert is_clear == (clearly < 0)
+    assert torch.equal(mixture.weights.detach(), start), "nothing is fitted yet"
+    assert mixture.temperature is None
+
+
+def test_too_few_facts_choose_nothing():
+    mixture = Mixture(exact("bert"), usable("bert"), paper_spec(weighting="auto"))
+    result = train(mixture, CAPITALS, epochs=1, threads=1, progress=False)
+    assert (mixture.spec.weighting, mixture.spec.weighting_scores) == ("static", {})
+    assert result.history
+    assert Mixture(exact("bert"), usable("bert")[:1]).spec.weighting == "static", "one prompt has all the weight"
+
+
+def test_a_run_that_chose_its_weighting_is_resumed_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(optimiser, "LEAST_FACTS", 3)
+    monkeypatch.setattr(optimiser, "CLEARLY", -100.0)
+
+    def new() -> Mixture:
+        return Mixture(exact("bert"), usable("bert")[:2], paper_spec(weighting="auto"))
+
+    def stop(progress):
+        if progress.pairs_done and progress.record is not None:
+            raise KeyboardInterrupt
+
+    spec, whole, resumed = TrainingSpec(pairs=40, threads=1), new(), new()
+    expected = train(whole, CAPITALS, spec, progress=False)
+    with pytest.raises(Interrupted):
+        train(new(), CAPITALS, spec, folder=tmp_path, progress=stop)
+    assert train(resumed, CAPITALS, spec, folder=tmp_path, resume=True, progress=False).history == expected.history
+    assert resumed.spec == whole.spec
+    assert whole.spec.weighting == "combined"
+    for name, value in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], value), name
 
 
 def test_lengths_are_fitted_and_the_prompts_stay():

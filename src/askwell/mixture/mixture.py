@@ -137,8 +137,9 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         kind = "Product" if self.spec.combine == "product" else "Mixture"
         state = "untuned" if self.answer_kind is None else "tuned"
         heading = f"{kind} of {len(rows)} prompt{'s' if len(rows) != 1 else ''} over {self.lm.identity.name}, {state}"
+        weighting = "static" if self.spec.weighting == "auto" else self.spec.weighting
         depth = "at every layer" if self.spec.deep else "at layer 0"
-        notes = [f"{self.vectors.shape[0]} prompt tokens with vectors {depth}; {self.spec.weighting} weights"]
+        notes = [f"{self.vectors.shape[0]} prompt tokens with vectors {depth}; {weighting} weights"]
         if self.lengths is not None:
             longest, slope = len(self.lengths.initial), float(self.lengths.slope.detach())
             notes.append(f"answers of 1 to {longest} tokens; β = {slope:.2f}: how much the LM's sureness decides which")

@@ -21,7 +21,7 @@ from askwell.prompts.long_answers import Lengths, LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import RANDOM, LeftOutPrompt, initial_vectors, usable_prompts, with_context
 from askwell.prompts.weights import WEIGHTINGS, Evidence, Representation, initial_weights
-from askwell.specs.mixture_spec import SettledMixtureSpec
+from askwell.specs.mixture_spec import SettledMixtureSpec, WeightingName
 
 TOO_LONG = "x is longer than the LM's context allows"
 NO_TOKENS = "x has no token of the LM"
@@ -84,15 +84,21 @@ class PromptSet(nn.Module):
                 if spec.deep
             }
         )
-        # What depends only on the prompts: their questions, put to the LM in batches.
-        self.pairs = PairReader(lm, self.prompts, reads_x="x" in WEIGHTINGS[spec.weighting].reads)
-        self.weighting = WEIGHTINGS[spec.weighting](
-            initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
-        )
-        self.representation = Representation(lm) if "kind" in self.weighting.reads else None
-        """f(x), if the weights depend on it; training fits it to its x's."""
+        is_settled = len(self.prompts) == 1 or self.is_product  # there is nothing to choose
+        self.weigh_by("static" if spec.weighting == "auto" and is_settled else spec.weighting)
         self.lengths: Lengths | None = None
         """How long a masked LM's answers are, for each x; None unless they can have several tokens."""
+
+    def weigh_by(self, weighting: WeightingName) -> None:
+        """Weigh the prompts in this way, beginning anew: whatever was tuned of their weights is lost."""
+        self.spec = self.spec.model_copy(update={"weighting": weighting})
+        kind, templates = WEIGHTINGS[weighting], [prompt.template for prompt in self.prompts[:: self.spec.copies]]
+        # What depends only on the prompts: their questions, put to the LM in batches.
+        self.pairs = PairReader(self.lm, self.prompts, reads_x="x" in kind.reads)
+        self.__dict__.pop("long_answers", None)  # which read with the former ones
+        self.weighting = kind(initial_weights(templates, self.spec).log().to(self.vectors))
+        self.representation = Representation(self.lm) if "kind" in kind.reads else None
+        """f(x), if the weights depend on it; training fits it to its x's."""
 
     @property
     def lm(self) -> FrozenLM:

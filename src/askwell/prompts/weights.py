@@ -123,6 +123,7 @@ class GateWeights(Weighting):
 
 
 WEIGHTINGS: dict[WeightingName, type[Weighting]] = {
+    "auto": StaticWeights,  # until it is chosen
     "static": StaticWeights,
     "data-dependent": DataDependentWeights,
     "certainty": CertaintyWeights,

@@ -396,7 +396,7 @@ RUN_COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "baseline": ("VARCHAR", attrgetter("record.spec.baseline")),
     "method": ("VARCHAR", lambda run: run.record.spec.training and run.record.spec.training.method),
     "deep": ("BOOLEAN", attrgetter("record.spec.mixture.deep")),
-    "weighting": ("VARCHAR", attrgetter("record.spec.mixture.weighting")),
+    "weighting": ("VARCHAR", attrgetter("record.mixture.weighting")),
     "combine": ("VARCHAR", attrgetter("record.spec.mixture.combine")),
     "initial": ("VARCHAR", attrgetter("record.spec.mixture.initial")),
     "begin": ("VARCHAR", attrgetter("record.mixture.begin")),

@@ -115,14 +115,14 @@ async def start(request: Request) -> Response:
 
 async def _entered(request: Request) -> Entered:
     """Read the form: its texts, and the facts that were pasted and uploaded."""
-    form = await request.form()
-    entered = Entered({name: text for name, text in form.items() if isinstance(text, str)})
-    with entered.noting("facts"):
-        entered.facts += _pairs(entered["facts"])
-    file = form.get("file")
-    if isinstance(file, UploadFile) and file.filename:
-        with entered.noting("file"), uploaded(await file.read(), file.filename) as path:
-            _read_upload(entered, path, file.filename)
+    async with request.form() as form:
+        entered = Entered({name: text for name, text in form.items() if isinstance(text, str)})
+        with entered.noting("facts"):
+            entered.facts += _pairs(entered["facts"])
+        file = form.get("file")
+        if isinstance(file, UploadFile) and file.filename:
+            with entered.noting("file"), uploaded(await file.read(), file.filename) as path:
+                _read_upload(entered, path, file.filename)
     if len(entered.facts) > MOST_FACTS:
         entered.problems["facts"] = f"{len(entered.facts)} facts are too many for the page: {MOST_FACTS} at most"
     for name in ("templates", "candidates"):

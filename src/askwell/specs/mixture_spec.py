@@ -8,7 +8,7 @@ from askwell.files import is_utf8
 from askwell.specs.base import Spec
 
 Initial = Literal["words", "random", "random-full"]
-WeightingName = Literal["static", "data-dependent", "certainty", "combined", "gate"]
+WeightingName = Literal["auto", "static", "data-dependent", "certainty", "combined", "gate"]
 Match = Literal["exact", "loose"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
@@ -29,9 +29,10 @@ class MixtureSpec(Spec):
     deep: bool = False
     """Perturb the prompt tokens at all layers, not only at layer 0."""
     weighting: WeightingName = "static"
-    """Use the same prompt weights for every x, or weights that also depend on how probable each prompt finds x
+    """Use the same prompt weights for every x (static), or weights that also depend on how probable each prompt finds x
     (data-dependent), on how certain each prompt is of its answer (certainty), on both (combined), or on a learned gate
-    that sees what the LM makes of x (gate)."""
+    that sees what the LM makes of x (gate). auto: static, unless combined weights that are fitted to some train facts
+    make others of them clearly more probable, which is found out when the mixture is tuned."""
     initial: Initial = "words"
     """Initialise the prompt vectors from the prompts' words, or at random."""
     copies: int = Field(default=1, ge=1, le=1000)
@@ -105,7 +106,7 @@ class MixtureSpec(Spec):
         differ = self.shots and self.opening == "own"
         if self.copies > 1 and self.noise == 0 and self.initial == "words" and not differ:
             raise ValueError(f"copies is {self.copies} with no noise: equal copies would stay equal; set noise above 0")
-        if self.combine == "product" and (self.deep or self.weighting != "static"):
+        if self.combine == "product" and (self.deep or self.weighting not in ("auto", "static")):
             raise ValueError("a product of experts has hard prompts and static weights: leave out deep and weighting")
         if self.combine == "product" and self.shots:
             raise ValueError("a product of experts has no examples: leave out shots")
@@ -137,6 +138,9 @@ class SettledMixtureSpec(MixtureSpec):
     shots: int = Field(default=0, ge=0, le=1000)
     context_scores: ContextScores = ContextScores()
     """Why these were chosen."""
+    weighting_scores: dict[WeightingName, float] = Field(default_factory=dict)
+    """Why this weighting was chosen: the log-loss of train facts that weights were not fitted to; empty if it was not
+    chosen."""
     opening_template: str | None = None
     """The prompt in whose words a shared opening shows its examples; None if each prompt has its own opening."""
 

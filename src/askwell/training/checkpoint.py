@@ -6,7 +6,7 @@ so what is read is what the same run wrote.
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.files import hash_json, hash_of, read_tensors, refuse_later_version, write_tensors
+from askwell.specs.mixture_spec import WeightingName
 from askwell.specs.training_spec import AutoPromptSpec, TrainingSpec
 from askwell.training.history import HistoryLine
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint.safetensors"
 _VERSION = 1
 _KEPT = "kept-"
-_NOTES = ("prompts", "stretches", "loss", "facts", "pairs")
+_NOTES = ("prompts", "stretches", "loss", "facts", "pairs", "weighting", "weighting_scores")
 
 
 def write_checkpoint(folder: Path, run: str, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:
@@ -77,6 +78,9 @@ class State:
     """The number of facts in that sum."""
     pairs: int | None = None
     """The budget in pairs, where it was measured from minutes."""
+    weighting: WeightingName = "static"
+    """How the prompts are weighed; it may have been chosen, by these scores."""
+    weighting_scores: dict[WeightingName, float] = field(default_factory=dict)
 
 
 def run_id(

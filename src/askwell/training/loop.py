@@ -27,8 +27,10 @@ from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.history import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.optimiser import (
+    CHOSEN_PAIRS,
     add_to_means,
     choose_tuned,
+    choose_weighting,
     facts_to_fit,
     fit_lengths,
     fit_weights,
@@ -181,8 +183,15 @@ def _train(
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture) if folder is not None and resume else None
     if state is not None:
+        if state.weighting != mixture.spec.weighting:
+            mixture.weigh_by(state.weighting)
+            choose_tuned(mixture, spec)
+        mixture.spec = mixture.spec.model_copy(update={"weighting_scores": state.weighting_scores})
         mixture.load_state_dict(state.parameters)
     else:
+        if mixture.spec.weighting == "auto":
+            some = _spread(train_facts, facts_to_fit(len(mixture.prompts), CHOSEN_PAIRS))
+            choose_weighting(mixture, answers, some, spec)
         if mixture.representation is not None and not mixture.representation.is_fitted:
             mixture.representation.fit(train_facts.xs)
         untuned = _copy(mixture)
@@ -194,6 +203,7 @@ def _train(
             state.parameters = _copy(mixture)
             state.kept = {0: untuned, 1: state.parameters}
         state.prompts = len(mixture.tuned.kept)
+        state.weighting, state.weighting_scores = mixture.spec.weighting, mixture.spec.weighting_scores
     objective = Objective(answers, train_facts, spec.method)
     if spec.minutes is not None and state.pairs is None:
         # All dev scores together cost at most a third of the training pairs: they have no backward pass.

@@ -5,21 +5,23 @@ Step sizes are the paper's constant, or follow the scale of the LM: how large it
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from askwell.answers.encode import EncodedFacts
+from askwell.answers.likelihood import ReadOnce
 from askwell.answers.strategy import Answers, sum_dtype
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.hooked import watching_layers
 from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture_spec import WeightingName
 from askwell.specs.training_spec import PAPER_BETA1, TrainingSpec
 
 OF_WORDS = 0.2
@@ -215,11 +217,18 @@ LIGHT = 0.25
 """Prompts that weigh less than this fraction of an equal share are dropped after the fit. On a real LM two of seventeen
 mined prompts can be all that a mixture needs, and the others would cost eight times as much as these."""
 _STEPS = 100
+CHOSEN_PAIRS, FOLDS = 800, 5
+"""The most pairs that are read to choose a weighting, and how often weights are fitted for it, each time without one
+fifth of the facts. Each pair is read three times: for y, for p(x | t) and for how certain the prompt is."""
+CLEARLY = 2.0
+"""Weights that depend on x are chosen if the log-loss of facts that they were not fitted to is lower by more than this
+many standard errors. Where prompts are much alike it is lower by chance, and training would take three times as long
+for nothing."""
 
 
-def facts_to_fit(prompts: int) -> int:
+def facts_to_fit(prompts: int, pairs: int = FITTED_PAIRS) -> int:
     """Return how many train facts are read, at most."""
-    return max(LEAST_FACTS, FITTED_PAIRS // prompts)
+    return max(LEAST_FACTS, pairs // prompts)
 
 
 def fits_weights(answers: Answers, spec: TrainingSpec) -> bool:
@@ -230,11 +239,55 @@ def fits_weights(answers: Answers, spec: TrainingSpec) -> bool:
     return spec.fit_weights and may_be and tuned and several and answers.can_read_once
 
 
+def choose_weighting(mixture: Mixture, answers: Answers, encoded: EncodedFacts, spec: TrainingSpec) -> None:
+    """Weigh a mixture's prompts by x if facts that weights were not fitted to say so, and by p(t | r) alone if not, or
+    if they are fewer than LEAST_FACTS. Nothing is fitted afterwards."""
+    chosen: WeightingName = "static"
+    losses: dict[WeightingName, Float[Tensor, " facts"]] = {}
+    if len(encoded) >= LEAST_FACTS and fits_weights(answers, spec):
+        # Where no prompt has a word before x, a causal LM finds x equally probable with all of them.
+        by_x: WeightingName = "certainty" if mixture.finds_every_x_alike else "combined"
+        mixture.weigh_by(by_x)
+        known = answers.read_once(encoded)
+        for weighting in (by_x, chosen):
+            mixture.weigh_by(weighting)
+            losses[weighting] = held_out_losses(mixture, answers, encoded, known, spec)
+        gain = losses[chosen] - losses[by_x]
+        gain = gain[gain.isfinite()]  # no weights make a y possible that no prompt can answer
+        if len(gain) > 1 and float(gain.mean()) > CLEARLY * float(gain.std()) / len(gain) ** 0.5:
+            chosen = by_x
+    mixture.weigh_by(chosen)
+    choose_tuned(mixture, spec)
+    scores = {name: float(of_facts[of_facts.isfinite()].mean()) for name, of_facts in losses.items()}
+    mixture.spec = mixture.spec.model_copy(update={"weighting_scores": scores})
+
+
+def held_out_losses(
+    mixture: Mixture, answers: Answers, encoded: EncodedFacts, known: ReadOnce | None, spec: TrainingSpec
+) -> Float[Tensor, " facts"]:
+    """Return -log p(y | x, r) of each fact under the mixture's weighting, fitted to the facts of the other folds. What
+    the LM says of the facts is known; what was tuned of the weights is lost."""
+    assert known is not None
+    known = known if mixture.weighting.depends_on_x else replace(known, evidence=None)
+    losses = known.gold.new_zeros(len(encoded), dtype=sum_dtype(mixture.lm))
+    for fold in range(FOLDS):
+        is_held_out = encoded.rows % FOLDS == fold
+        others, held_out = encoded.rows[~is_held_out], encoded.rows[is_held_out]
+        mixture.weigh_by(mixture.spec.weighting)
+        choose_tuned(mixture, spec)
+        _fit(answers, encoded, others, known, mixture.weighting, _PRIOR)
+        with torch.no_grad():
+            total = answers.likelihood(encoded, held_out, known.of(held_out)).total
+        losses[held_out] = -total.to(losses)
+    mixture.weigh_by(mixture.spec.weighting)
+    return losses
+
+
 def fit_weights(answers: Answers, encoded: EncodedFacts) -> float:
     """Fit the weights of the prompts and their temperatures to facts, as far as they are tuned, and drop prompts that
     weigh next to nothing for any x; return the facts' mean -log p(y | x, r)."""
     prompts = answers.prompts
-    reached = _fit(answers, encoded, prompts.weighting, _PRIOR)
+    reached = _fit(answers, encoded, encoded.rows, answers.read_once(encoded), prompts.weighting, _PRIOR)
     if prompts.weight_logits.requires_grad and not prompts.weighting.depends_on_x:
         prompts.drop_prompts(LIGHT / len(prompts.prompts))
     return reached
@@ -253,20 +306,29 @@ def fit_lengths(answers: Answers, encoded: EncodedFacts) -> float:
     if lengths is None:
         raise ValueError("the answers' lengths are not learned")
     lengths.requires_grad_(True)
-    reached = _fit(answers, encoded, lengths, _PRIOR_OF_LENGTHS)
+    reached = _fit(answers, encoded, encoded.rows, answers.read_once(encoded), lengths, _PRIOR_OF_LENGTHS)
     lengths.requires_grad_(False)
     return reached
 
 
-def _fit(answers: Answers, encoded: EncodedFacts, module: nn.Module, prior: float) -> float:
-    """Fit what is tuned of a module, with all else as it is; return the facts' mean -log p(y | x, r)."""
+def _fit(
+    answers: Answers,
+    encoded: EncodedFacts,
+    rows: Int[Tensor, " facts"],
+    known: ReadOnce | None,
+    module: nn.Module,
+    prior: float,
+) -> float:
+    """Fit what is tuned of a module to the facts in these rows, with all else as it is; return their mean
+    -log p(y | x, r). What the LM says of all facts is known."""
+    assert known is not None
     fitted = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    known, dtype = answers.read_once(encoded), fitted[0].dtype
+    known, dtype = known.of(rows), fitted[0].dtype
     module.to(sum_dtype(answers.prompts.lm))
     start = [parameter.detach().clone() for parameter in fitted]
 
     def loss() -> Float[Tensor, ""]:
-        return -answers.likelihood(encoded, encoded.rows, known).total.mean()
+        return -answers.likelihood(encoded, rows, known).total.mean()
 
     def change() -> Float[Tensor, ""]:
         # The logit of a dropped prompt stays -inf.
@@ -277,7 +339,7 @@ def _fit(answers: Answers, encoded: EncodedFacts, module: nn.Module, prior: floa
 
     def closure() -> Float[Tensor, ""]:
         optimizer.zero_grad()
-        total = loss() + prior * change() / len(encoded)
+        total = loss() + prior * change() / len(rows)
         total.backward()
         return total
 

@@ -235,7 +235,7 @@ def _making(record: RunRecord) -> list[Block]:
 
 def _settings(spec: BaseModel) -> dict[str, tuple[Any, bool]]:
     """Return each setting with whether it differs from its default."""
-    plain = {name: field for name, field in type(spec).model_fields.items() if name != "context_scores"}
+    plain = {name: field for name, field in type(spec).model_fields.items() if not name.endswith("_scores")}
     return {name: (getattr(spec, name), getattr(spec, name) != field.default) for name, field in plain.items()}
 
 

@@ -176,6 +176,8 @@ class BestAnswers:
     """Whether the first mixture's answer is probable enough to be given."""
     golds: tuple[str, ...]
     problem: str
+    trained: bool = False
+    """Whether it was seen in training."""
 
     def is_right(self, mixture: int) -> bool:
         """Tell whether the answer of a mixture, by its place, is right."""
@@ -193,7 +195,12 @@ def best_answers_table(rows: Sequence[BestAnswers], mixtures: Sequence[str], ris
         counts = [sum(row.is_right(at) for row in scored) for at in range(len(mixtures))]
         of_each = " and ".join(f"{count} of the {name}" for count, name in zip(counts, mixtures, strict=True))
         caption += f" Of the {len(scored)} whose right answer is on record, the best answers are right for {of_each}."
-    shown = [(row.x, *(_best(row, at) for at in range(len(mixtures))), ", ".join(row.golds) or NONE) for row in rows]
+    if trained := sum(row.trained for row in rows):
+        caption += f" {trained} of the x's {'was' if trained == 1 else 'were'} seen in training."
+    shown = []
+    for row in rows:
+        golds = Cell(", ".join(row.golds) or NONE, note="seen in training" if row.trained else "")
+        shown.append((row.x, *(_best(row, at) for at in range(len(mixtures))), golds))
     return table(("x", *mixtures, "right answer"), shown, caption=caption)
 
 

@@ -150,7 +150,7 @@ def _of_weights(group: RunGroup) -> dict[str, list[float]]:
 
 def _entropy(of: RunRecord) -> float | None:
     """Return the entropy of a run's weights in bits, over x the mean; None if that was not measured."""
-    return math.log2(of.effective_prompts) if of.spec.mixture.weighting == STATIC else of.mean_entropy_over_x
+    return math.log2(of.effective_prompts) if of.mixture.weighting == STATIC else of.mean_entropy_over_x
 
 
 _IN_COLUMNS = 10
