@@ -70,7 +70,7 @@ def test_the_api_lists_mixtures_lms_and_runs(http, made_runs):
     expected = {run["id"]: run for run in query_runs(load_runs(made_runs)).records()}
     assert set(rows) == {"soft", "deep", "hard"}
     for row in rows.values():
-        assert row == {"name": row["name"], **expected[row["id"]]}
+        assert row == {**expected[row["id"]], "name": row["name"]}  # by which it is served
     record = http.get("/api/v1/runs/soft").json()
     assert record["id"] == rows["soft"]["id"]
     assert record["history"]
