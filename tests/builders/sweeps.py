@@ -61,10 +61,11 @@ def contents(store: Path) -> dict[str, Any]:
 
 
 def files_in(folder: Path, part: str = ".") -> dict[str, Any]:
-    """All files in a folder, or in a part of it, by their paths in the folder; without what tells of times."""
+    """All files in a folder, or in a part of it, by their paths in the folder; without what tells of times, or
+    where the facts lie."""
     files: dict[str, Any] = {}
     for path in sorted((folder / part).rglob("*")):
-        if path.is_file():
+        if path.is_file() and path.name != "facts_path.txt":
             files[path.relative_to(folder).as_posix()] = path.read_bytes()
     for name in [name for name in files if Path(name).name == "environment.json"]:
         made_with = json.loads(files[name])

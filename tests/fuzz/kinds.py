@@ -487,9 +487,9 @@ def _weight(command: tuple[str, ...]) -> int:
 
 
 KINDS: dict[str, Kind] = {
-    "facts": Kind(270, _facts),
-    "data folders": Kind(200, _facts_folder),
-    "prompts": Kind(100, _prompts),
+    "facts": Kind(340, _facts),
+    "data folders": Kind(220, _facts_folder),
+    "prompts": Kind(130, _prompts),
     "xs": Kind(80, _xs),
     "candidates": Kind(40, _candidates),
     "typed words": Kind(80, _words),

@@ -125,7 +125,7 @@ def test_a_settled_spec_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     lm = exact("gpt2")
     monkeypatch.setattr("askwell.prompts.context.begin_scores", lambda *_: pytest.fail("chosen again"))
     settled = SettledMixtureSpec(begin="eos", lead_in="Fact :")
-    assert Mixture(lm, TEMPLATES, settled, relation=RELATION).spec is settled
+    assert Mixture(lm, TEMPLATES, settled, relation=RELATION).spec == settled
     with pytest.raises(ValueError, match="not settled"):
         SettledMixtureSpec(begin="eos", lead_in="auto")
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from agreement import ALL, CAUSAL, plain, script, words
+from agreement import ALL, CAUSAL, exact, plain, script, words
 from builders.worlds import frozen
 from test_examples import RELATION, TEMPLATES, few_shot_text, shot_spec, usable, written
 from written_out import next_log_probs
@@ -61,7 +61,7 @@ def test_a_mixture_with_a_shared_opening_is_saved_and_loaded(name: str, tmp_path
 @pytest.mark.parametrize("answers", ["one-token", "any-length"])
 @pytest.mark.parametrize("name", CAUSAL)
 def test_sharing_changes_neither_values_nor_gradients(name: str, answers: str, deep: bool) -> None:
-    lm = frozen(name)
+    lm = exact(name)
     mixture = Mixture(
         lm, usable(name), shot_spec(name, opening="shared", deep=deep, answers=answers), relation=RELATION
     )

@@ -105,7 +105,9 @@ def test_an_empty_store_has_no_runs(tmp_path):
 def test_mistakes_are_named(store):
     with pytest.raises(BadOption, match="did you mean setting"):
         query_runs(store.runs(), sort="seting")
-    with pytest.raises(BadOption, match=r"`where` colour = 3: .*colour.*The columns are id, lm, relation"):
+    with pytest.raises(
+        BadOption, match=r"`where` colour = 3: .*colour.*The columns are folder, name, note, id, lm, relation"
+    ):
         query_runs(store.runs(), where="colour = 3")
     with pytest.raises(BadOption, match="`where`"):
         query_runs(store.runs(), where="lm = (select content from read_text('/etc/hostname'))")

@@ -194,6 +194,14 @@ def test_with_a_token_nothing_is_shown_without_it(made_runs):
             assert browser.get("/api/v1/mixtures").status_code == 200
 
 
+def test_a_part_of_a_page_says_that_its_lm_is_being_loaded(runs):
+    asked = {"hx-request": "true", "hx-target": "answers"}
+    with served(Settings(runs=runs)) as at:
+        answer = httpx.get(f"{at.address}/", params={"about": "deep", "x": "iron"}, headers=asked)
+    assert answer.status_code == 200
+    assert "wait=true" in answer.text
+
+
 def test_runs_that_are_damaged_or_deleted_while_serving(runs):
     with served(Settings(runs=runs)) as at:
         assert ask(at, mixture="deep", xs=["iron"]).status_code == 200
@@ -204,7 +212,7 @@ def test_runs_that_are_damaged_or_deleted_while_serving(runs):
         told = error(ask(at, mixture="deep", xs=["iron"]), 500)
         assert "truncated" in told
         config.write_text("{")
-        assert "not JSON" in error(ask(at, mixture="deep", xs=["iron"]), 500)
+        assert "config.json: is not the description" in error(ask(at, mixture="deep", xs=["iron"]), 500)
         assert str(runs) not in told
         shutil.rmtree(runs / "deep")
         assert "there is no mixture" in error(ask(at, mixture="deep", xs=["iron"]), 404)

@@ -231,7 +231,7 @@ def test_a_mixtures_prompts_are_drawn_in_words_with_their_neighbours(seen):
     expect(page.locator("figcaption")).to_contain_text("not an explanation")
     expect(page.get_by_text("mean |Δ|").first).to_be_visible()
     page.get_by_text("vectors", exact=False).locator("visible=true").last.click()
-    expect(page.get_by_text("next nearest").locator("visible=true")).to_have_count(1)
+    expect(page.get_by_text("next, p(w | v)").locator("visible=true")).to_have_count(1)
     seen.check("prompts")
 
 

@@ -87,7 +87,7 @@ def test_controls_and_gain(cell):
     """Of 6 facts 4 are right; majority has 1, the blank LM 2 on dev and on test: it is the best control."""
     assert cell.score.mean == pytest.approx(400 / 6)
     assert cell.knowledge.control == "random-weights"
-    assert {name: scores.test for name, scores in cell.knowledge.controls.items()} == pytest.approx(
+    assert {name: scores["test"] for name, scores in cell.knowledge.controls.items()} == pytest.approx(
         {"majority": 100 / 6, "random-weights": 200 / 6}
     )
     assert cell.knowledge.gain == pytest.approx(200 / 6)
