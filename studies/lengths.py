@@ -8,7 +8,7 @@ country_of_city and founder are there to choose by; the page reports the others.
 
 import argparse
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from lines import RESULTS, append_line, read_lines
 from pages import FINDINGS, draw_gaps, fill, table
 
 from askwell import Mixture, load_lm, train
-from askwell.data.facts import Fact
+from askwell.data.facts import Fact, Relation
 from askwell.data.split import sample
 from askwell.data.testbed import PREFIX, testbed_prompts, testbed_relation, told_facts
 from askwell.evaluation.examine import evaluate_split
@@ -41,6 +41,9 @@ SEEDS = (0, 1, 2)
 ASKED = 200
 """Test facts that are asked in a cell, at most."""
 MOST_PROMPTS = 6
+LEARNED = "tuned, p(m | r, x)"
+IMPOSSIBLE = -1000.0
+"""c of a length that no answer is to have."""
 WAYS: dict[str, dict[str, Any] | None] = {
     "hard, p(m | r)": None,
     "hard, p(m | r, x)": {
@@ -51,7 +54,7 @@ WAYS: dict[str, dict[str, Any] | None] = {
         "epochs": 0,
     },
     "tuned, p(m | r)": {"tune_lengths": False},
-    "tuned, p(m | r, x)": {"tune_lengths": True},
+    LEARNED: {"tune_lengths": True},
 }
 
 
@@ -72,13 +75,35 @@ def done(lm: FrozenLM, lm_name: str, name: str, way: str, seed: int) -> dict[str
     trained = time.process_time() - began
     told = told_facts(name)
     asked = [one for one in evaluate_split(mixture, relation).outcomes if Fact(one.x, one.y) in told]
+    seconds = time.process_time() - began
     line: dict[str, Any] = {"lm": lm_name, "relation": name, "way": way, "seed": seed, "pairs": pairs}
     for part, is_long in (("one", False), ("several", True)):
-        some = [one for one in asked if (len(lm.wording.encode(one.y, Place.SPACED)) > 1) == is_long]
+        some = [one for one in asked if (tokens_of(lm, one.y) > 1) == is_long]
         line[part] = {"facts": len(some), "right": sum(one.rank <= 1 for one in some)}
     line["log_loss"] = -sum(one.log_probability for one in asked) / len(asked)
     line["slope"] = None if mixture.lengths is None else float(mixture.lengths.slope.detach())
-    return line | {"train_seconds": round(trained, 1), "seconds": round(time.process_time() - began, 1)}
+    if way == LEARNED:
+        facts = [fact for fact in relation.test if fact in told and tokens_of(lm, fact.y) > 1]
+        line["several"]["right_given_length"] = right_given_length(mixture, relation, facts)
+    return line | {"train_seconds": round(trained, 1), "seconds": round(seconds, 1)}
+
+
+def tokens_of(lm: FrozenLM, y: str) -> int:
+    """Return how many tokens an answer has."""
+    return len(lm.wording.encode(y, Place.SPACED))
+
+
+def right_given_length(mixture: Mixture, relation: Relation, facts: Sequence[Fact]) -> int:
+    """Return how many facts would be right if it were known how many tokens each y has: what lengths can give."""
+    assert mixture.lengths is not None
+    right = 0
+    for length in range(1, len(mixture.lengths.initial) + 1):
+        own = [fact for fact in facts if tokens_of(mixture.lm, fact.y) == length]
+        mixture.lengths.logits.data.fill_(IMPOSSIBLE)[length - 1] = 0
+        if own:
+            asked = Relation.of(relation.name, relation.train, relation.dev, own)
+            right += sum(one.rank <= 1 for one in evaluate_split(mixture, asked).outcomes)
+    return right
 
 
 def share(lines: Iterable[dict[str, Any]], part: str) -> float | None:
@@ -99,7 +124,8 @@ def is_of(line: dict[str, Any], lm: str, name: str, way: str) -> bool:
 
 
 def rows_of(lines: list[dict[str, Any]], cells: Iterable[tuple[str, str]]) -> list[list[str]]:
-    """Return a row for each cell: one token / several tokens, for each way."""
+    """Return a row for each cell: one token / several tokens, for each way, and several tokens if their number were
+    known."""
     rows = []
     for lm, name in cells:
         row = [lm, name.partition(":")[2]]
@@ -109,7 +135,9 @@ def rows_of(lines: list[dict[str, Any]], cells: Iterable[tuple[str, str]]) -> li
             some = [one for one in lines if is_of(one, lm, name, way)]
             both = [share(some, part) for part in ("one", "several")]
             row.append(" / ".join("–" if each is None else f"{each:.0f}" for each in both))
-        rows.append(row)
+        learned = [one["several"] for one in lines if is_of(one, lm, name, LEARNED)]
+        known = sum(one["right_given_length"] for one in learned) / max(1, sum(one["facts"] for one in learned))
+        rows.append([*row, f"{100 * known:.0f}" if learned else "–"])
     return rows
 
 
@@ -129,7 +157,7 @@ def gains_of(lines: list[dict[str, Any]], cells: Iterable[tuple[str, str]]) -> d
 def write_page() -> None:
     """Write the chart and the tables of the page."""
     lines = read_lines(LINES)
-    header = ["LM", "relation", "facts", *(way.replace("|", r"\|") for way in WAYS)]
+    header = ["LM", "relation", "facts", *(way.replace("|", r"\|") for way in WAYS), "m known"]
     cells = [cell for cell in REPORTED if any((one["lm"], one["relation"]) == cell for one in lines)]
     details = []
     for lm, name in (*CHOSEN_BY, *cells):

@@ -40,6 +40,7 @@ WAYS = {
     "uniform": "all mined prompts, equal weights",
     "untuned": "all mined prompts, combined weights, T = 1",
     "soft": "one soft prompt, from the manual one",
+    "default": "tuned mixture, by default",
     "static": "tuned mixture, static weights",
     "data-dependent": "tuned mixture, by p(x given t)",
     "certainty": "tuned mixture, by certainty",
@@ -55,12 +56,13 @@ WEIGHTINGS: dict[str, Any] = {
     "weights": "combined",
     "soft": "static",
     "uniform": "static",
+    "default": "auto",
     "gate of 50": "gate",
     "gate of 100": "gate",
 }
 """Of the ways that are not named after their weighting."""
 ONLY_WEIGHTS = ("gate", "gate of 50", "gate of 100", "weights")
-TUNED = ("soft", "static", "data-dependent", "certainty", "combined", *ONLY_WEIGHTS)
+TUNED = ("soft", "default", "static", "data-dependent", "certainty", "combined", *ONLY_WEIGHTS)
 SEEDS = (0, 1, 2)
 
 
@@ -178,10 +180,10 @@ def write_page() -> None:
         header = ["asked with", "told", "1-1 withheld, right", "of the gap", "p", "CPU s"]
         facts = f"{len(rights['uniform'])} told test facts of {', '.join(names)}; seeds of tuned ways: {len(seeds)}."
         places[lm] = table(header, rows) + "\n\n" + facts
-    for way in ("soft", "static", "weights"):
+    for way in ("soft", "static", "default"):
         places[way] = " and ".join(f"{shares[lm][way]:.0f}" for lm in LMS)
     gaps = [
-        (shares[lm]["weights"] - shares[lm]["uniform"]) / (shares[lm]["oracle"] - shares[lm]["uniform"]) for lm in LMS
+        (shares[lm]["default"] - shares[lm]["uniform"]) / (shares[lm]["oracle"] - shares[lm]["uniform"]) for lm in LMS
     ]
     places["gap"] = " and ".join(f"{100 * gap:.0f}" for gap in gaps)
     draw(shares)

@@ -208,9 +208,14 @@ def checked_or(instead: str) -> Callable[[_Call], _Call]:
     return functools.partial(checked, instead=instead)
 
 
+def _named_classes(annotation: Any) -> list[str]:
+    """Return the names of the classes that an annotation has: some are imported for type checkers alone."""
+    return [part.rpartition(".")[2] for part in inspect.formatannotation(annotation).strip("'").split(" | ")]
+
+
 def _classes(annotation: Any) -> list[str]:
-    """Return the names of the classes that an annotation allows: some are imported for type checkers alone."""
-    names = [part.rpartition(".")[2] for part in inspect.formatannotation(annotation).strip("'").split(" | ")]
+    """Return the names of the classes that an annotation allows; none if it allows any."""
+    names = _named_classes(annotation)
     return names if all(name.isidentifier() for name in names) and not {"Any", "_empty"} & {*names} else []
 
 
@@ -237,7 +242,7 @@ def _misfit(
             return f"{name} has no option {option!r}{meant}"
     if missing is not None:
         needed = ", ".join(name for name in by_position if own[name].default is inspect.Parameter.empty)
-        ways = [_MADE_BY[one] for one in _classes(own[missing].annotation) if one in _MADE_BY]
+        ways = [_MADE_BY[one] for one in _named_classes(own[missing].annotation) if one in _MADE_BY]
         get = f"; askwell.{ways[0][0]} {ways[0][1]}" if ways else ""
         return f"{name} needs `{missing}`: write {name}({needed}){get}"
     if "positional" in problem:

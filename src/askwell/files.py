@@ -1,6 +1,7 @@
 """Reading and writing files: clear errors, and files that are there whole or not at all."""
 
 import contextlib
+import difflib
 import hashlib
 import json
 import os
@@ -72,6 +73,21 @@ def refuse_later_version(path: Path, document: Mapping[str, Any], known: int = 1
             f"{path} was written by a later askwell (version {version} of its format, and this one reads {known}): "
             "upgrade askwell"
         )
+
+
+_IN_A_RUN = ("run.json", "*/run.json", "runs/*/run.json", "config.json", "mixture/config.json")
+"""What a run, a folder of runs, a store or a saved mixture has in it."""
+
+
+def run_like(path: Path | str) -> str:
+    """Return the end of a message about a folder of runs or of a mixture that is not there: the one beside it with the
+    most similar name; nothing if none is similar."""
+    wanted = Path(path)
+    beside = {folder.name: folder for folder in wanted.parent.glob("*") if folder.is_dir()}
+    for name in difflib.get_close_matches(wanted.name, beside, n=len(beside) or 1):
+        if any(next(beside[name].glob(one), None) for one in _IN_A_RUN):
+            return f"; did you mean {beside[name]}?"
+    return ""
 
 
 def is_utf8(value: Any) -> bool:

@@ -1,25 +1,27 @@
-"""How long a masked LM's answers are, p(m | r, x, t), against enumeration with the LM's own forward passes: what the
-LM gives the best token at the first of m masks is read from the public model, one sentence at a time."""
+"""How long a masked LM's answers are, p(m | r, x, t), against enumeration with the LM's own forward passes: the
+entropies at m masks are read from the public model, one sentence at a time."""
 
+import functools
 import math
 
 import pytest
 import torch
-from agreement import GLUED_Y, Twin, exact, ids, moved, script, usable, words
+from agreement import GLUED_Y, Twin, exact, moved, usable, words
 from builders import tiny
 from enumeration import (
-    KEPT,
     TEMPLATES,
-    _next,
     best_first,
     by_prompt,
     few_tokens,
     lengths_by_hand,
     mean_of,
+    pieces,
     rank_among,
     spellings,
     spelt_with,
+    x_ids,
 )
+from reference import fill_answer, log_probabilities
 
 from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.encode import AnswerKind
@@ -55,38 +57,66 @@ def askable(name: str = "bert", **spec) -> tuple[Mixture, Twin]:
     return mixture, twin
 
 
-def lengths_of(twin: Twin, x: str, logits=LOGITS, slope=SLOPE) -> torch.Tensor:
-    """log p(m | r, x, t) of each prompt [T, 3]."""
-    kept = ids(twin.name, KEPT[script(twin.name)])
-    scores = [
-        [c + slope * float(_next(twin, t, x, (), m)[kept].max()) for m, c in enumerate(logits, start=1)]
-        for t in range(len(twin.templates))
-    ]
-    totals = [math.log(sum(map(math.exp, row))) for row in scores]
-    return torch.tensor([[s - total for s in row] for row, total in zip(scores, totals, strict=True)])
+@torch.no_grad()
+def entropies(twin: Twin, t: int, x: str, m: int) -> float:
+    """The sum of the entropies at m masks, in nats."""
+    lm, template = exact(twin.name), twin.templates[t]
+    masks = [lm.tokenizer.mask_token_id] * m
+    written, of_x = pieces(twin.name, template), x_ids(twin.name, template, x)
+    sentence, at = fill_answer(lm.model, written, twin.vectors[t], of_x, masks)
+    log_probs = [row for n, row in enumerate(log_probabilities(lm.model, sentence, None)) if n in at]
+    assert len(log_probs) == m
+    return -sum(float((row.exp() * row).sum()) for row in log_probs)
 
 
-def enumerated(twin: Twin, x: str) -> dict[str, float]:
+@functools.cache
+def scores_of(name: str, x: str, weighting: str = "static") -> torch.Tensor:
+    """c_m + β s_m(t, x) of each prompt [T, 3]."""
+    _, twin = few_tokens(name, weighting=weighting)
+    return torch.tensor(
+        [[c - SLOPE * entropies(twin, t, x, m) for m, c in enumerate(LOGITS, start=1)] for t in range(2)],
+        dtype=torch.float64,
+    )
+
+
+def log_joint_of(twin: Twin, x: str, weighting: str = "static") -> torch.Tensor:
+    """log p(t, m | r, x) of each prompt and length [T, 3]."""
+    scores = scores_of(twin.name, x, weighting)
     with torch.no_grad():
-        lengths, weights = lengths_of(twin, x), twin.log_weights(None)
+        if weighting == "static":
+            return twin.log_weights(None)[:, None] + scores.log_softmax(1)
+        # By how certain each prompt is of one mask, and then of all answers.
+        assert twin.log_temperature is not None
+        of_one = torch.tensor([entropies(twin, t, x, 1) for t in range(2)], dtype=torch.float64)
+        weights = twin.weight_logits - of_one * (-twin.log_temperature).exp()
+        joint = weights[:, None] + scores
+        return joint - joint.logsumexp((0, 1))
+
+
+def enumerated(twin: Twin, x: str, weighting: str = "static") -> dict[str, float]:
+    joint = log_joint_of(twin, x, weighting)
+    with torch.no_grad():
         return best_first(
             {
-                text: float((weights + by_prompt(twin, x, spelt) + lengths[:, len(spelt) - 1]).logsumexp(0))
+                text: float((by_prompt(twin, x, spelt) + joint[:, len(spelt) - 1]).logsumexp(0))
                 for text, spelt in spellings(twin.name).items()
             }
         )
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta"])
-def test_whole_answers_have_the_probabilities_of_enumeration(name):
-    mixture, twin = askable(name)
-    expected = enumerated(twin, "Paris")
+@pytest.mark.parametrize(("name", "weighting"), [("bert", "static"), ("roberta", "static"), ("bert", "certainty")])
+def test_whole_answers_have_the_probabilities_of_enumeration(name, weighting):
+    mixture, twin = askable(name, weighting=weighting)
+    expected = enumerated(twin, "Paris", weighting)
     replies = mixture.ask("Paris", top=8)
     assert [reply.y for reply in replies] == list(expected)[:8]
     assert [reply.probability for reply in replies] == pytest.approx([math.exp(p) for p in expected.values()][:8])
-    fixed = lengths_of(twin, "Paris") - lengths_of(twin, "Reykjavik")
-    assert fixed.abs().max() > 1e-3, "lengths that do not depend on x would test nothing"
-    lengths = lengths_of(twin, "Paris")
+    lengths, others = (scores_of(name, x, weighting).log_softmax(1) for x in ("Paris", "Reykjavik"))
+    assert (lengths - others).abs().max() > 1e-3, "lengths that do not depend on x would test nothing"
+    weights = log_joint_of(twin, "Paris", weighting).logsumexp(1)
+    assert {each.number: each.weight for each in mixture.answering().prompts_behind("Paris")} == pytest.approx(
+        dict(enumerate(weights.exp().tolist()))
+    )
     for reply in replies[:3]:
         spelt = spellings(name)[reply.y]
         with torch.no_grad():
@@ -94,15 +124,21 @@ def test_whole_answers_have_the_probabilities_of_enumeration(name):
         assert reply.by_prompt == pytest.approx(each.exp().tolist())
 
 
-def test_likelihood_ranks_and_candidates_are_those_of_enumeration():
-    mixture, twin = askable()
+@pytest.mark.parametrize("weighting", ["static", "certainty"])
+def test_likelihood_and_ranks_are_those_of_enumeration(weighting):
+    mixture, twin = askable(weighting=weighting)
     encoded = mixture.encode(FACTS)[0]
-    every = {fact.x: enumerated(twin, fact.x) for fact in FACTS}
+    every = {fact.x: enumerated(twin, fact.x, weighting) for fact in FACTS}
     found = mixture([fact.x for fact in FACTS], [fact.y for fact in FACTS])
     assert found.tolist() == pytest.approx([every[fact.x][fact.y] for fact in encoded.facts])
     for outcome in evaluate_split(mixture, RELATION).outcomes:
         assert outcome.rank == rank_among(every[outcome.x], outcome.y)
         assert outcome.log_probability == pytest.approx(every[outcome.x][outcome.y])
+
+
+def test_candidates_have_the_probabilities_of_enumeration():
+    mixture, twin = askable()
+    every = {"Paris": enumerated(twin, "Paris")}
     among = ["Rome", "Cassatt", "Rome Cassatt"]
     chosen = mixture.ask("Paris", candidates=among)
     total = math.log(sum(math.exp(every["Paris"][text]) for text in among))
@@ -131,7 +167,8 @@ def test_answers_of_one_form_and_of_two_are_scored_alike(forms):
     xs, rows = words(lm, ["Paris", "Rome"])
     found = AnswerSearch(mixture, SearchLimits(answers=5, opened=1000, tokens=2), kind).best(xs, rows)
     assert mixture.lengths is not None
-    lengths = mixture.lengths(mixture.long_answers.sureness(mixture.tuned, xs, rows, 2))
+    certainty = mixture.long_answers.certainty_of_blanks(mixture.tuned, xs, rows, 2)
+    lengths = mixture.lengths(certainty).log_softmax(-1)
     for row, of_x in enumerate(found):
         ys, _ = words(lm, [answer.text for answer in of_x.answers])
         with torch.no_grad():
@@ -167,15 +204,16 @@ def test_gradients_are_finite_differences(method):
             assert abs(ours) > 1e-4
 
 
-def test_a_slope_of_zero_gives_the_fixed_lengths_to_the_bit(monkeypatch):
-    mixture, _ = few_tokens("bert")
+@pytest.mark.parametrize("weighting", ["static", "certainty"])
+def test_a_slope_of_zero_gives_the_fixed_lengths_to_the_bit(monkeypatch, weighting):
+    mixture, _ = few_tokens("bert", weighting=weighting)
     kind = AnswerKind(any_length=True, longest=3, log_lengths=tuple(lengths_by_hand(COUNTS)))
     before = list(mixture.answering(kind=kind).ask(["Paris", "Rome"]))
     assert mixture.lengths is None
     mixture.answer_kind = kind
     assert mixture.lengths is not None
     assert set(mixture.state_dict()) >= {"lengths.logits", "lengths.slope"}
-    monkeypatch.setattr(type(mixture.long_answers), "sureness", None)  # nothing more is read
+    monkeypatch.setattr(type(mixture.long_answers), "certainty_of_blanks", None)  # nothing more is read
     with torch.no_grad():
         assert list(mixture.answering().ask(["Paris", "Rome"])) == before
     spec = TrainingSpec(recipe="paper", epochs=1, learning_rate=0.01, tune_lengths=False, threads=1)
@@ -195,9 +233,10 @@ def test_one_token_answers_and_products_have_no_lengths_of_their_own():
 @pytest.mark.parametrize("method", ["gradient", "em"])
 def test_training_moves_them_and_they_come_back(tmp_path, method):
     mixture = Mixture(exact("bert"), TEMPLATES, MixtureSpec())
+    facts = [Fact("Paris", "Rome Cassatt")]  # whose length alone is fitted, so that the fitted state is kept
     train(
         mixture,
-        RELATION,
+        Relation.of("r", facts, facts, facts),
         TrainingSpec(recipe="cycle", pairs=16, method=method, keep="log-loss", tune_lengths=True, threads=1),
     )
     assert mixture.lengths is not None

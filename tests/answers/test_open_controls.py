@@ -79,6 +79,7 @@ def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, weighting):
         assert outcome.rank == rank_among(expected, outcome.y, [y for y in ys if y != outcome.y])
         assert outcome.raw_rank == rank_among(expected, outcome.y)
         assert outcome.answers == tuple(expected)[:10]
+        assert outcome.log_probability == pytest.approx(expected[outcome.y], abs=1e-9)  # also of one after the best
 
 
 def test_of_many_xs_some_are_drawn_by_the_seed():

@@ -139,6 +139,11 @@ def test_ask_a_saved_mixture(askwell, trained, lms, facts):
     done = askwell("ask", trained, "Quito", "--top", "3", "--json")
     assert done.code == 0, done.err
     assert ("Quito: seen in training" in done.err) == ("Quito" in train)
+    (tested, *_) = (json.loads(line)["sub"] for line in (facts / "test.jsonl").read_text().splitlines())
+    strange = askwell("ask", trained, min(train).upper(), "Atlantis", tested, "--json")
+    assert f"{tested}: not an x" not in strange.err
+    assert f"{min(train).upper()}: not an x of the run's facts, which have {min(train)}\n" in strange.err
+    assert "Atlantis: not an x of the run's facts\n" in strange.err
     ((x, answers),) = [(one["x"], one["answers"]) for one in done.json]
     assert x == "Quito"
     assert [set(answer) for answer in answers] == [{"y", "probability", "by_prompt"}] * 3

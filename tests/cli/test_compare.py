@@ -36,11 +36,24 @@ def test_the_comparison_is_printed_as_tables_and_sentences(askwell, runs):
     done = askwell("compare", *runs)
     assert done.code == 0
     told = " ".join(done.out.split())
-    assert "7 facts answered by both; 1 only by A, 0 only by B." in told
+    assert "7 facts asked of both; 1 only of A, 0 only of B." in told
     assert "p = 0.016 (exact), significant at the paper's threshold of 0.02" in told
     assert "7 of 7 facts that changed" in told
     assert "[z]" in told
     assert "that changed" not in askwell("compare", *runs, "--changed", "0").out
+
+
+def test_an_interval_of_facts_that_all_differ_alike_is_not_called_a_bootstrap(askwell, runs):
+    """Wilson's interval of none of n ends at z² / (n + z²), with z² = 3.8415: 35.43 % of 7 and 32.44 % of 8."""
+    told = " ".join(askwell("compare", *runs).out.split())  # if 35.4 % differed the other way: 100 − 2 · 35.43
+    assert (
+        "+100.0, 95 % interval +29.1 to +100.0 (as all facts differ alike, from Wilson's interval of how many" in told
+    )
+    told = " ".join(askwell("compare", runs[0], runs[0]).out.split())
+    assert "+0.0, 95 % interval −32.4 to +32.4 (as no fact differs, from Wilson's interval of how many could)" in told
+    mixed = {"p": 1, "q": 1, "r": 9}
+    some = save(runs[0].parent / "some", mixed)
+    assert "(bootstrap over facts)" in askwell("compare", some, runs[1]).out
 
 
 def test_a_single_fact_has_a_dash_for_its_interval(askwell, tmp_path):

@@ -51,10 +51,12 @@ def test_train_and_evaluate_show_the_same_controls(askwell, lms, countries, tmp_
         assert figures["test"] == trained.json["controls"][name]["test"]
     for shown in (askwell(*again), askwell(*run, "--out", tmp_path / "n")):
         assert shown.code == 0, shown.err
-        assert "P@1 without knowledge of x: the most frequent ys of train 50.0, the prompts' prior " in shown.out
+        assert "P@1 without knowledge of x: the most frequent y's of train 50.0, the prompts' prior " in shown.out
         assert "Gain over the best of them (chosen on dev: " in shown.out
         assert ", which may be chance." in shown.out
-        assert "probability divided by its prior" in shown.out
+        assert "divided by its prior" not in shown.out
+        assert "bits a fact" not in shown.out
+    assert "probability divided by its prior" in askwell(*again, "--trust").out
     for left_out in (askwell(*again, "--no-controls"), askwell(*again, "--split", "dev")):
         assert left_out.code == 0
         assert "looking at x" not in left_out.out

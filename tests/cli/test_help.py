@@ -11,6 +11,7 @@ from rich.console import Console
 
 from askwell.cli.commands import COMMANDS, GROUPS
 from askwell.cli.main import app
+from askwell.mixture.learned_from import NOTHING_FOUND
 
 ALL = {(command.name,): command for command in COMMANDS} | {
     (group, command.name): command for group, (_help, commands) in GROUPS.items() for command in commands
@@ -95,6 +96,22 @@ def test_a_score_on_few_facts_comes_with_its_interval(askwell, lms, tmp_path):
     low, high = (100 * max(0.0, (middle + side * half) / (1 + z * z / n)) for side in (-1, 1))
     assert f"between {low:.1f} and {high:.1f} (95 % interval)" in done.err
     assert "--folds 5 scores every fact of the file once" in done.err
+    assert "WARNING" in askwell("evaluate", tmp_path / "m", "--no-controls").err
+    (tmp_path / "three.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in PAIRS[:3]))
+    of_three = [*start[:-3], tmp_path / "three.csv", "--no-controls", "--out"]
+    assert "; --folds 3 scores every fact" in askwell(*of_three, tmp_path / "three").err
+    assert "; --folds 3 scores every fact" in askwell(*of_three, tmp_path / "seeds", "--seeds", "2").err
+    assert askwell(*of_three, tmp_path / "folds", "--folds", "3").code == 0
+
+
+def test_a_run_in_which_tuning_only_did_harm_says_so(askwell, lms, facts, tmp_path):
+    start = ("train", "--lm", lms["bert"], "--prompts", "[X] is [Y] .", "--facts", facts, "--no-controls")
+    done = askwell(*start, "--epochs", "2", "--learning-rate", "1000", "--out", tmp_path / "m")
+    assert "the state after 0 of" in done.out
+    assert NOTHING_FOUND in done.out
+    assert NOTHING_FOUND in askwell("show", tmp_path / "m").out
+    done = askwell(*start, "--epochs", "2", "--out", tmp_path / "n")
+    assert (NOTHING_FOUND in done.out) == ("the state after 0 of" in done.out)
 
 
 @pytest.mark.parametrize(("typed", "wanted"), [("tr", "train"), ("lm pu", "pull"), ("train --prom", "--prompts")])

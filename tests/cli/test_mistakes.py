@@ -66,6 +66,13 @@ def test_an_unknown_option_is_refused_with_one_like_it(askwell):
     refused(done, "--learnign-rate", "--learning-rate")
 
 
+def test_an_option_that_is_missing_is_named_with_what_it_is(askwell):
+    done = askwell("train", "--facts", "b", "--prompts", "[X] [Y]", "--out", "c")
+    refused(done, "train needs --lm. The frozen LM: testbed:bert")
+    refused(askwell("train", "--lm"), "--lm requires an argument")  # it was given, without a value
+    refused(askwell("compare", "a"), "compare needs B.")
+
+
 def test_an_unknown_command_is_refused_with_one_like_it(askwell):
     refused(askwell("trian"), "trian", "train")
 

@@ -106,7 +106,7 @@ def test_a_real_sweep_with_its_prompts_drawn(askwell, lms, facts, tmp_path):
     for name, setting, kind in (
         ("both", "init", "init"),
         ("both", "soft", "soft"),
-        ("both, data-dependent weights", "dd", "soft"),
+        ("both, weighted by x (data-dependent)", "dd", "soft"),
     ):
         for metric in ("P@1", "P@10", "MRR"):
             assert values[name, kind, metric] == pytest.approx(runs[setting][metric])

@@ -27,6 +27,17 @@ def store(askwell, lms, facts, tmp_path):
     return tmp_path / "store"
 
 
+def test_prompts_that_were_typed_are_shown(askwell, lms, facts, tmp_path):
+    run = ("train", "--lm", lms["bert"], "--facts", facts, "--epochs", "1", "--prompts")
+    for name, prompts in (("one", TEMPLATES[:1]), ("two", TEMPLATES[:2])):
+        done = askwell(*run, *prompts, "--out", tmp_path / "runs" / name)
+        assert done.code == 0, done.err
+    shown = askwell("runs", tmp_path / "runs").out
+    assert f"“{TEMPLATES[0]}”" in shown
+    assert "2 prompts" in shown
+    assert "given" not in shown
+
+
 def test_runs_are_listed_filtered_and_sorted(askwell, store):
     runs = askwell("runs", store, "--json").json
     assert [(run["prompts"], run["setting"], run["seed"]) for run in runs] == [

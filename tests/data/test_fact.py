@@ -99,12 +99,12 @@ def test_counts_are_told_in_sentences_without_what_is_zero():
         "1 fact is in both train and dev",
         "2 facts are in both train and test (4 lines of test)",
         "1 fact is in both dev and test",
-        "1 x has several right ys",
+        "1 x has several right y's",
     ]
     assert replace(Counts.of([A1], [B1], [C1]), removed=2, duplicates_dev=1, several_golds=3).lines() == [
         "1 line repeats a fact of dev",
         "2 repeated lines removed before the split",
-        "3 x have several right ys",
+        "3 x have several right y's",
     ]
 
 

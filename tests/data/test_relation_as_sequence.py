@@ -1,6 +1,7 @@
 """A relation has a length, facts by number and by split, and is a frame."""
 
 import pandas as pd
+import pytest
 
 from askwell.data.facts import Fact
 from askwell.data.names import load_relation
@@ -15,6 +16,13 @@ def test_a_relation_is_a_sequence_of_facts():
     assert list(relation) == facts
     assert (relation[0], relation[-1], relation[1:3]) == (facts[0], facts[3], (facts[1], facts[2]))
     assert relation["dev"] == (facts[2],)
+    assert ("d", "4") in relation
+    assert facts[0] in relation
+    assert ("d", "1") not in relation
+    assert "d" not in relation
+    for number in (4, -5):
+        with pytest.raises(IndexError, match=f"there is no fact {number}: .* has 4 facts, counted from 0"):
+            relation[number]
 
 
 def test_a_relation_is_a_frame_and_a_frame_names_its_relation():

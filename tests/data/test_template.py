@@ -65,3 +65,17 @@ def test_a_text_is_a_template_or_refused(text: str) -> None:
     else:
         with pytest.raises(BadTemplate):
             parse_template(text)
+
+
+@pytest.mark.parametrize(
+    ("tokenised", "joined"),
+    [
+        ("[X] is produced by [Y] .", "[X] is produced by [Y]."),
+        ("[X] , born in [Y] , died .", "[X], born in [Y], died."),
+        ("[X] ( born in [Y] ) left", "[X] (born in [Y]) left"),
+        ("[X] 's capital is [Y] !", "[X]'s capital is [Y]!"),
+        ("[Y] 'shaped [X] - or so", "[Y] 'shaped [X] - or so"),
+    ],
+)
+def test_punctuation_is_joined_to_its_word(tokenised, joined):
+    assert parse_template(tokenised, 0.5).joined == parse_template(joined, 0.5)

@@ -9,7 +9,7 @@ from askwell.data.facts import SplitName
 from askwell.evaluation.knowledge import bits_over, knowledge
 from askwell.evaluation.outcomes import Outcome
 from askwell.files import to_json
-from askwell.views.scores import control_sentences
+from askwell.views.scores import detail_sentences
 
 
 def facts(*probabilities, first=0):
@@ -63,6 +63,6 @@ def test_they_are_in_the_record_and_in_a_sentence():
     found = knowledge(facts(1 / 2, 1 / 2), {"prior": {"dev": facts(0.1), "test": facts(1 / 8, 1 / 8)}}, resamples=99)
     assert found is not None
     assert to_json(found)["bits"]["bits"] == pytest.approx(2)
-    assert any("2.00 bits a fact" in line for line in control_sentences(found, None))
+    assert any("2.00 bits a fact" in line for line in detail_sentences(found, None))
     ranks = knowledge(facts(1 / 2), {"prior": {"dev": facts(0.0), "test": facts(0.5)}}, resamples=99)
     assert "bits" not in to_json(ranks)

@@ -9,8 +9,10 @@ import pytest
 from builders.outcomes import interval, knowledge_over, outcome
 from scipy import stats
 
+from askwell.data.facts import SplitName
 from askwell.errors import UsageError
-from askwell.evaluation.knowledge import best_control, knowledge
+from askwell.evaluation.knowledge import Controls, best_control, knowledge
+from askwell.evaluation.outcomes import Outcome
 from askwell.files import to_json
 from askwell.views.scores import control_sentences
 
@@ -41,6 +43,23 @@ def test_the_gain_is_over_the_control_that_is_best_on_dev():
     assert document["control"] == "prior"
     assert document["gain"] == 65
     assert document["controls"]["majority"] == {"dev": 25, "test": 40}
+
+
+def test_a_control_whose_searches_were_all_cut_does_not_count():
+    cut = [replace(one, rank_at_most=math.inf) for one in run([1, 1])]  # first among what was found, or anywhere
+    controls: dict[str, dict[SplitName, list[Outcome]]] = {
+        "majority": {"dev": run([1, 2]), "test": run([2, 2])},
+        "prior": {"dev": cut, "test": cut},
+        "masked": {"dev": [*run([2]), *cut[1:]], "test": [*run([2]), *cut[1:]]},
+    }
+    found = knowledge_over(run([1, 2]), controls)
+    assert found.control == "majority"
+    assert found.controls == {"majority": {"dev": 50, "test": 0}, "masked": {"dev": 0, "test": 0}}
+    figures = Controls(dict.fromkeys(controls, "about"), controls, {}).figures()
+    assert figures["prior"].test is None
+    assert figures["prior"].dev is None
+    assert figures["masked"].test == {"P@1": 0, "P@10": 100, "MRR": 50}  # of the one whose rank, 2, is known
+    assert knowledge(run([1]), {"prior": {"dev": cut, "test": cut}}) is None
 
 
 def test_facts_with_one_y_are_one_witness():
@@ -105,7 +124,7 @@ def test_a_single_fact_shows_nothing():
     gain = gain_over(run([1]), run([2]))
     assert (gain.gain, gain.p, gain.low, gain.high) == (100, 1, None, None)
     assert not gain.is_there
-    assert "100.0 (95 % interval –), which may be chance." in control_sentences(gain, None)[1]
+    assert "100.0 (95 % interval –), which may be chance." in control_sentences(gain)[1]
     everything = gain_over(run([1] * 20), run([2] * 20))
     missed = 100 * stats.binomtest(0, 20).proportion_ci(0.95, method="wilson").high
     assert (everything.low, everything.high) == pytest.approx((100 - 2 * missed, 100))

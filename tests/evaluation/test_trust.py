@@ -4,6 +4,7 @@ import json
 import math
 from collections import defaultdict
 
+import numpy as np
 import pytest
 import torch
 from builders.specs import paper_spec
@@ -13,7 +14,7 @@ from pydantic import TypeAdapter
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import load_prompts, load_relation
 from askwell.evaluation.examine import evaluate_split, examine
-from askwell.evaluation.trust import Trust, trust_of
+from askwell.evaluation.trust import Trust, specialties, trust_of
 from askwell.files import to_json
 from askwell.mixture.mixture import Mixture
 
@@ -153,3 +154,16 @@ def test_what_is_missing_is_said(asked):
     assert given.at_risk.confidence == to_json(given)["at_risk"]["confidence"] == 0.99
     assert to_json({"several": [given]})["several"] == [to_json(given)]
     assert TypeAdapter(Trust).validate_python(to_json(given)) == given
+
+
+def test_what_each_prompt_is_for_counted_by_hand():
+    weights = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.3, 0.7, 0.0], [0.6, 0.4, 0.0]])
+    right = np.array([True, False, True, True])
+    found = specialties(["a", "b", "c"], ["w", "x", "y", "z"], weights, right)
+    assert [(one.template, one.weight, one.leads, one.right) for one in found] == [
+        ("a", pytest.approx(0.5), 2, 2),
+        ("b", pytest.approx(0.5), 2, 1),
+        ("c", 0.0, 0, 0),
+    ]
+    assert [list(one.xs.items()) for one in found] == [[("w", 0.9), ("z", 0.6)], [("x", 0.8), ("y", 0.7)], []]
+    assert specialties(["a", "b", "c"], ["w", "x"], weights[[0, 0]], right[:2]) == ()

@@ -23,7 +23,7 @@ def test_the_testbeds_lms_are_here_and_smollm2_can_be_pulled(monkeypatch, tmp_pa
 
 def test_a_masked_lm_can_use_every_prompt_and_a_causal_lm_only_x_before_y():
     masked, causal = (describe(FrozenLM(*tiny.TINY[name](), name=name)) for name in ("bert", "gpt2"))
-    assert masked["prompts_it_can_use"] == ["x before y", "y before x", "no words at all"]
+    assert masked["prompts_it_can_use"] == ["x before y", "y before x", "x and y without any words"]
     assert masked["prompts_it_cannot_use"] == []
     assert causal["prompts_it_cannot_use"] == ["y before x"]
     assert (masked["family"], causal["family"]) == ("masked", "causal")
@@ -40,7 +40,7 @@ def test_sizes_are_those_of_the_public_model():
     assert (description["vocabulary"], description["parameters"]) == (config.vocab_size, count)
     assert description["megabytes_of_weights"] == round(4 * count / 1e6, 1)
     assert description["runs_on"] == "cpu in float32"
-    assert description["path"] == "walk: layer by layer, without padding"
+    assert description["path"] == "layer by layer, without padding (fast)"
     assert list(description)[-1] == "tensors_sha256"
 
 

@@ -147,6 +147,19 @@ def test_options_of_training_and_of_a_mixture_by_name(mixture):
     assert askwell.Mixture(lm, TEMPLATE, weighting="data-dependent").spec.weighting == "data-dependent"
 
 
+def test_a_relation_may_be_a_name_or_pairs(mixture):
+    name, lm = "testbed:capital", mixture.lm
+    relation = askwell.load_relation(name)
+    pairs = {split: [(fact.x, fact.y) for fact in facts] for split, facts in relation.splits.items()}
+    results = [
+        askwell.train(askwell.Mixture(lm, TEMPLATE, relation=given), given, pairs=8, threads=1)
+        for given in (relation, name, pairs)
+    ]
+    assert results[0] == results[1] == results[2]
+    with pytest.raises(UsageError, match="no_such_facts"):
+        askwell.train(mixture, "no_such_facts")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -297,7 +310,6 @@ WRONG_CALLS = {
     "askwell.train(mixture)": "train needs `relation`: write train(mixture, relation); askwell.load_relation makes one",
     "askwell.train(mixture, pairs=8)": "train needs `relation`: write train(mixture, relation)",
     "askwell.train(relation, mixture)": "the order is train(mixture, relation)",
-    "askwell.train(mixture, 'testbed:capital')": "write askwell.load_relation('testbed:capital')",
     "askwell.train(mixture, relation, lr=0.1)": "there is no option 'lr'; did you mean learning_rate?",
     "askwell.evaluate(mixture, relation, 'validation')": "there is no split 'validation'; did you mean dev?",
     "askwell.evaluate(mixture, relation, 'test', 5)": "evaluate takes only mixture, relation, split by position",

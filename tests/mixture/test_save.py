@@ -393,6 +393,21 @@ def test_the_card_names_its_prompts_by_weight(tmp_path: Path) -> None:
     assert "base_model" not in card, "a model in memory has no name on the hub"
 
 
+def test_the_card_shows_what_was_chosen_and_no_defaults() -> None:
+    lm = FrozenLM(*tiny.TINY["bert"]())
+    about = About(relation=P19, learned_from=LearnedFrom(training=TrainingSpec(pairs=40)))
+    card = str(model_card(Mixture(lm, TEMPLATES[:1], copies=2, noise=0.3), about))
+    assert "of 2 prompts for P19" in card
+    assert "- training: recipe cycle, pairs 40\n" in card  # a budget makes it one cycle
+    assert "copies 2" in card
+    assert not [
+        usual
+        for usual in ("combine", "seed", "deep", "prefix", "finished")
+        if f"{usual} " in card.split("Learned from")[1]
+    ]
+    assert "A mixture of 1 prompt for P19" in str(model_card(Mixture(lm, TEMPLATES[:1]), about))
+
+
 def test_the_header_of_the_card_has_the_test_scores_as_the_hub_reads_them() -> None:
     scores = {
         "dev": {"P@1": 10.0, "facts": 2, "vocabulary": "all"},

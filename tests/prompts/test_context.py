@@ -223,7 +223,7 @@ def test_examples_are_chosen_where_they_make_train_facts_more_probable(monkeypat
     assert without.shots == {}
     assert without.lead_ins["none"] == pytest.approx(mean_log_p([""] * 24, template, facts), abs=1e-4)
 
-    def fitting(*_: Any, allow_examples: bool) -> ContextScores:
+    def fitting(*_: Any, allow_examples: bool, **_more: Any) -> ContextScores:
         return better if allow_examples else better.model_copy(update={"shots": {}})
 
     monkeypatch.setattr(context, "opening_scores", fitting)
@@ -242,3 +242,36 @@ def test_examples_are_chosen_where_they_make_train_facts_more_probable(monkeypat
 
     assert asked("plateau") == ("auto", None)
     assert (asked("paper"), asked("paper", shots=2)) == (("none", 0), ("none", 2))
+
+
+def test_a_mixture_shares_the_opening_that_is_chosen_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, texts = plain("gpt2"), ["[X] is [Y] .", "[X] called [Y] ."]
+    facts = [Fact(f"Paris {number}", ("France", "Italy", "Peru")[number % 3]) for number in range(24)]
+    relation, templates = Relation.of("r", facts, [], FACTS), [parse_template(text) for text in texts]
+    spec = MixtureSpec(begin="nothing", shots=SHOTS, opening="shared")
+    shown = Mixture(lm, texts, spec, relation=relation).examples[0]
+    others = [fact for fact in facts if fact not in shown]
+
+    def opening(text: str) -> str:
+        return "".join(text.replace("[X]", fact.x).replace("[Y]", fact.y) + "\n" for fact in shown)
+
+    def each(before: str, text: str) -> torch.Tensor:
+        return torch.tensor([mean_log_p([before], text, [fact]) for fact in others])
+
+    best = max(texts, key=lambda text: float(each(opening(text), text).mean()))
+    mixed = {before: torch.stack([each(before, text) for text in texts]).logsumexp(0) - math.log(2)
+             for before in ("", opening(best))}  # fmt: skip
+    scores = opening_scores(lm, relation, templates, "nothing", allow_examples=True, shares=True)
+    assert scores.template == best
+    assert scores.lead_ins["none"] == pytest.approx(float(mixed[""].mean()), abs=1e-4)
+    assert scores.shots == {SHOTS: pytest.approx(float(mixed[opening(best)].mean()), abs=1e-4)}
+
+    better = scores.model_copy(update={"least": -100.0, "shots": {SHOTS: max(scores.lead_ins.values()) + 1}})
+    monkeypatch.setattr(context, "opening_scores", lambda *_, **__: better)
+    chosen = settle(MixtureSpec(begin="nothing"), lm, relation, templates)
+    assert (chosen.opening, chosen.opening_template, chosen.shots) == ("shared", best, SHOTS)
+    # One prompt has its own; so has each of several if that is asked for, or if examples are.
+    alone = settle(MixtureSpec(begin="nothing"), lm, relation, templates[:1])
+    own = settle(MixtureSpec(begin="nothing", opening="own"), lm, relation, templates)
+    named = settle(MixtureSpec(begin="nothing", shots=2), lm, relation, templates)
+    assert [(one.opening, one.shots) for one in (alone, own, named)] == [("own", SHOTS), ("own", SHOTS), ("own", 2)]

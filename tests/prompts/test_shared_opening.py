@@ -82,6 +82,24 @@ def test_sharing_changes_neither_values_nor_gradients(name: str, answers: str, d
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("opening", ["own", "shared"])
+@pytest.mark.parametrize("name", CAUSAL)
+def test_what_is_read_once_while_nothing_changes_gives_the_same(name: str, opening: str) -> None:
+    lm = exact(name)
+    mixture = Mixture(lm, usable(name), shot_spec(name, opening=opening), relation=RELATION)
+    encoded, facts = words(lm, ["Egypt", "Cuba", "Mary Cassatt"])
+    asked = [facts, facts[:2], facts]
+    lm.may_share_prefixes = False
+    try:
+        apart = [mixture.word_log_probs(encoded, some, number) for some in asked for number in (0, 1)]
+    finally:
+        lm.may_share_prefixes = True
+    with mixture.pairs.keeping(encoded, unchanged=True):
+        once = [mixture.word_log_probs(encoded, some, number) for some in asked for number in (0, 1)]
+    for one, other in zip(once, apart, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", CAUSAL)
 def test_every_prompt_shows_the_same_examples_with_the_same_vectors(name: str) -> None:
     mixture = Mixture(frozen(name), usable(name), shot_spec(name, opening="shared"), relation=RELATION)

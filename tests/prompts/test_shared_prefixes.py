@@ -162,6 +162,26 @@ def test_words_before_x_are_read_once_for_all_facts(monkeypatch: pytest.MonkeyPa
     assert counted.during(mixture, xs, facts) == 3 + int(xs.lengths[0].sum()) + len(XS)
 
 
+def test_while_nothing_changes_words_before_x_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = plain("gpt2")
+    mixture = Mixture(lm, ["The capital of [X] is [Y] .", "of [X] is [Y] ."], paper_spec(begin="space"))
+    xs, facts = words(lm, XS)
+    after = 2 * int(xs.lengths[0].sum()) + 2 * len(XS)  # x and one word, under each prompt
+    counted = Counted(lm, monkeypatch)
+    with torch.no_grad(), mixture.pairs.keeping(xs, unchanged=True):
+        assert counted.during(mixture, xs, facts) == 3 + 1 + after
+        assert counted.during(mixture, xs, facts[:3]) == 2 * int(xs.lengths[0][:3].sum()) + 2 * 3
+        with torch.enable_grad():  # gradients need the words before x themselves
+            assert counted.during(mixture, xs, facts) == 3 + 1 + after
+    for change in (0.0, 0.1):  # what was kept ends with its block
+        with torch.no_grad():
+            mixture.vectors.add_(change * torch.randn(mixture.vectors.shape, generator=torch.manual_seed(0)))
+            expected = mixture.pairs.gold_log_probs(mixture.tuned, xs, xs.ids[:, :, 0], facts)
+            with mixture.pairs.keeping(xs, unchanged=True):
+                found = mixture.pairs.gold_log_probs(mixture.tuned, xs, xs.ids[:, :, 0], facts)
+        torch.testing.assert_close(found, expected)
+
+
 def test_no_more_is_kept_than_there_is_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = plain("llama")
     mixture = Mixture(lm, ["[X] lies in [Y] ."], paper_spec(begin="eos"))

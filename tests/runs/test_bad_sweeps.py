@@ -7,8 +7,9 @@ import pytest
 from askwell.errors import BadFile
 from askwell.runs import engines as ray_engine
 from askwell.runs.engines import check_engine
-from askwell.runs.plan import plan_sweep, read_sweep
+from askwell.runs.plan import plan_sweep
 from askwell.runs.store import new_or_open_store
+from askwell.specs.run_spec import read_sweep
 
 
 def plan(path: Path) -> None:

@@ -19,9 +19,10 @@ from builders.worlds import write_relation
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.runs import engines as pool
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Pool, Started, choose_engine, run_plan
-from askwell.runs.plan import plan_sweep, read_sweep
+from askwell.runs.plan import plan_sweep
 from askwell.runs.store import FailedRun, Store, new_or_open_store, unfinished_run
 from askwell.runs.worker import RunDone, RunElsewhere, RunOutcome, RunTask, do_run
+from askwell.specs.run_spec import read_sweep
 
 
 def run_sweep(path: Path, engine=None, **instead):

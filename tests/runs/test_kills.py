@@ -20,9 +20,10 @@ from builders.ray_nodes import RayNodes, ray_nodes
 from builders.sweeps import World, contents
 
 from askwell.runs.engines import TRIES, InProcess, run_plan
-from askwell.runs.plan import plan_sweep, read_sweep
+from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
 from askwell.runs.store import new_or_open_store, open_store
+from askwell.specs.run_spec import read_sweep
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 KILLS = 20

@@ -12,11 +12,11 @@ from builders.worlds import CAPITALS, PAIRS, TEMPLATES
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.split import sample
-from askwell.runs.plan import plan_sweep, read_sweep
+from askwell.runs.plan import plan_sweep
 from askwell.runs.store import new_or_open_store
 from askwell.runs.worker import lm_of
 from askwell.specs.mixture_spec import MixtureSpec
-from askwell.specs.run_spec import PromptText, RunSpec
+from askwell.specs.run_spec import PromptText, RunSpec, read_sweep
 from askwell.specs.training_spec import TrainingSpec
 
 
@@ -121,6 +121,15 @@ def test_settings_can_have_prompts_and_seeds_of_their_own(write_sweep, world):
     assert (deep.mixture.deep, deep.training) == (True, TrainingSpec(pairs=100))
     em = next(spec for spec in specs if spec.setting == "em")
     assert em.training == TrainingSpec(method="em", tune_vectors=False)
+
+
+def test_punctuation_can_be_joined_to_its_word(write_sweep):
+    prompts = {"hand": ["[X] is in [Y] .", "[X] is in [Y]."]}
+    as_written, joined = (
+        specs_of(write_sweep(prompts=prompts, joined_punctuation=is_joined)) for is_joined in (False, True)
+    )
+    assert {tuple(one.template for one in spec.templates) for spec in as_written} == {tuple(prompts["hand"])}
+    assert {tuple(one.template for one in spec.templates) for spec in joined} == {("[X] is in [Y].",)}
 
 
 def test_what_is_named_twice_is_done_once(write_sweep, world):

@@ -10,7 +10,7 @@ import pytest
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, BadOption, Failure
 from askwell.runs.engines import Ended, InProcess, run_plan
-from askwell.runs.plan import plan_sweep, read_sweep, sample_prompts
+from askwell.runs.plan import plan_sweep, sample_prompts
 from askwell.runs.probe_card import card_of
 from askwell.runs.probe_lms import open_probe
 from askwell.runs.probe_plan import (
@@ -31,7 +31,8 @@ from askwell.runs.probe_plan import (
 from askwell.runs.probe_results import RESULTS, ProbedFact, ProbedRun, read_results, write_results
 from askwell.runs.record import Environment
 from askwell.runs.store import new_or_open_store
-from askwell.specs.run_spec import SweepSpec
+from askwell.specs.run_spec import SweepSpec, read_sweep
+from askwell.views.knowledge_card import relation_table
 
 QUICK: tuple[SettingName, ...] = (HARD, EXAMPLES, SOFT)
 SPEC = ProbeSpec(lms=("testbed2:bert",), facts_of="testbed2", prompts=("testbed2:single",))
@@ -63,15 +64,15 @@ def test_larger_samples_of_prompts_contain_smaller_ones_and_begin_with_the_first
     assert len({*large}) == 6
 
 
-def run_of(setting, ranks, *, seed=0, dev=50.0, relation="r", probability=0.6, lm="lm"):
+def run_of(setting, ranks, *, seed=0, dev=50.0, relation="r", probability=0.6, lm="lm", cut=()):
     facts = [
-        ProbedFact(f"x{n}", f"y{n}", rank == 1, -1.0, "a", probability, rank == 1, n == 0, n)
+        ProbedFact(f"x{n}", f"y{n}", rank == 1, n not in cut, -1.0, "a", probability, rank == 1, n == 0, n)
         for n, rank in enumerate(ranks)
     ]
     return ProbedRun(
         id=f"{lm} {relation} {setting} {seed}", lm=lm, lm_sha256="0", relation=relation, label=relation, kind="N-1",
         setting=setting, seed=seed, prompts=1, shots=0, answers="one-token", dev=dev, control="majority",
-        control_dev=10.0, bits=1.0, facts=tuple(facts), left_out=0, unsettled=0, environment=Environment(seconds=2.0),
+        control_dev=10.0, bits=1.0, facts=tuple(facts), left_out=0, environment=Environment(seconds=2.0),
     )  # fmt: skip
 
 
@@ -100,6 +101,18 @@ def test_without_mixtures_a_card_is_of_the_other_settings():
     (card,) = card_of([*runs, run_of(MIXTURE, [2.0, 2.0], dev=90.0)], ["r"], ["lm"], QUICK).lms
     assert card.scores == {HARD: 0.0, EXAMPLES: 50.0, SOFT: 100.0}
     assert card.tuned == 100.0
+
+
+def test_where_a_search_was_cut_scores_have_two_bounds_and_tests_leave_the_fact_out():
+    runs = [run_of(HARD, [1.0, 1.0, 2.0, 2.0], cut=(1,))]
+    runs += [run_of(name, [1.0, 1.0, 1.0, 2.0]) for name in (EXAMPLES, SOFT)]
+    (card,) = card_of(runs, ["r"], ["lm"], QUICK).lms
+    assert (card.at_least[HARD], card.scores[HARD]) == (25.0, 50.0)
+    assert card.at_least[SOFT] == card.scores[SOFT] == 75.0
+    assert card.unsettled == {HARD: 1, EXAMPLES: 0, SOFT: 0}
+    assert card.over_hard.difference == pytest.approx(100 / 3)  # of the three facts that are known, one is gained
+    (row, mean) = relation_table(card).rows
+    assert [[cell.text for cell in one.cells[2:5]] for one in (row, mean)] == [["25.0–50.0", "75.0", "75.0"]] * 2
 
 
 def test_two_lms_are_compared_on_their_facts():
@@ -187,7 +200,12 @@ def test_an_interrupted_probe_goes_on_elsewhere_and_repeats_no_run(world, undist
 def test_a_sweep_runs_the_plan_and_the_probe_takes_its_runs_over(world, undisturbed, tmp_path):
     folder = tmp_path / "probe"
     folder.mkdir()
-    (tmp_path / "plan.toml").write_text(probe_places(world, folder).toml())
+    planned = probe_places(world, folder).toml()
+    relations, runs = len(undisturbed.planned[0]), len(undisturbed.store.done())
+    first, *_ = planned.splitlines()
+    assert first.startswith(f"# The plan of `askwell probe`: {relations} of {relations} relations, at most ")
+    assert f": {runs} runs to do, about " in first
+    (tmp_path / "plan.toml").write_text(planned)
     sweep, store = read_sweep(tmp_path / "plan.toml"), new_or_open_store(folder)
     plan = plan_sweep(sweep, tmp_path / "plan.toml", store, data=world.data)
     assert run_plan(plan, InProcess(), store, lambda _event: None) == []
@@ -206,3 +224,9 @@ def test_a_folder_goes_on_with_other_settings_but_not_with_other_facts(world, un
     toml.write_text(toml.read_text().replace("test_facts = 150", "test_facts = 3"))
     with pytest.raises(BadOption, match="differs in test_facts"):
         probe_places(world, tmp_path / "probe")
+
+
+def test_dev_is_asked_only_where_it_chooses_between_tuned_settings(undisturbed):
+    of = {run.setting: run for run in read_results(undisturbed.folder / RESULTS).values()}
+    assert {name for name, run in of.items() if run.dev is not None} == {SOFT}
+    assert all(run.control_dev is not None for run in of.values() if run.control is not None)

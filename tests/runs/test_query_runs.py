@@ -105,10 +105,12 @@ def test_an_empty_store_has_no_runs(tmp_path):
 def test_mistakes_are_named(store):
     with pytest.raises(BadOption, match="did you mean setting"):
         query_runs(store.runs(), sort="seting")
-    with pytest.raises(
-        BadOption, match=r"`where` colour = 3: .*colour.*The columns are folder, name, note, id, lm, relation"
-    ):
+    with pytest.raises(BadOption, match=r"^`where` settin = 3: there is no column settin; did you mean setting\?$"):
+        query_runs(store.runs(), where="settin = 3")
+    with pytest.raises(BadOption, match=r"no column colour; choose from folder, name, note, id, lm, relation"):
         query_runs(store.runs(), where="colour = 3")
+    with pytest.raises(BadOption, match=r"`where` seed = = 3: .*syntax.*The columns are folder, name"):
+        query_runs(store.runs(), where="seed = = 3")
     with pytest.raises(BadOption, match="`where`"):
         query_runs(store.runs(), where="lm = (select content from read_text('/etc/hostname'))")
 

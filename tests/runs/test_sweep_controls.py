@@ -16,10 +16,10 @@ from askwell.evaluation.outcomes import read_controls, read_outcomes
 from askwell.lms.changed import control_lm
 from askwell.runs import worker
 from askwell.runs.engines import InProcess, run_plan
-from askwell.runs.plan import plan_sweep, read_sweep
+from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
 from askwell.runs.store import new_or_open_store
-from askwell.specs.run_spec import ControlKind, PromptText, RunSpec, Setting, SweepSpec
+from askwell.specs.run_spec import ControlKind, PromptText, RunSpec, Setting, SweepSpec, read_sweep
 
 BOTH: list[ControlKind] = ["random-weights", "random-embeddings"]
 

@@ -38,6 +38,7 @@ def test_a_run_becomes_one_file_that_needs_nothing_else(made_runs, tmp_path, cap
     assert run.record.id in text
     for prompt in run.record.prompts:
         assert f"{prompt.weight:.3f}" in text
+    assert {outcome.x for outcome in run.test} <= {piece.strip() for piece in parser.text}
 
 
 def test_several_runs_are_refused(made_runs, tmp_path, capsys):
@@ -56,10 +57,14 @@ def test_a_run_is_told_with_its_scores_settings_and_command(made_runs):
     scores = document.sections[0].blocks[0]
     assert isinstance(scores, Table)
     rows = {row.heading: row.cells[0].text for row in scores.rows}
-    assert rows["tuned"] == f"{100 * sum(outcome.rank <= 1 for outcome in run.test) / len(run.test):.1f}"
+    # Of these few pairs none was better on dev, whose log-loss is lowest at first.
+    losses = [line.dev["log_loss"] or 0.0 for line in run.record.history]
+    assert losses.index(min(losses)) == 0
+    assert rows["kept as written"] == f"{100 * sum(outcome.rank <= 1 for outcome in run.test) / len(run.test):.1f}"
     assert run.record.untuned is not None
     assert rows["untuned"] == f"{run.record.untuned.micro['P@1']:.1f}"
-    assert set(run.record.controls) <= set(rows)
+    assert {"the most frequent y's of train", "the prompts' prior"} <= set(rows)
+    assert not {*run.record.controls} & {*rows}
     command, settings, _ = document.sections[-1].blocks
     assert isinstance(command, Code)
     words = shlex.split(command.lines[0][0])

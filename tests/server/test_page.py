@@ -162,7 +162,7 @@ def test_it_says_when_it_does_not_know(seen, at):
     xs = list(entry.facts)
     best = {x: found[0].probability for x, found in zip(xs, service.ask("soft", xs).result(600), strict=True)}
     page = seen.open(f"/?about=soft&x={min(best, key=lambda x: best[x])}")
-    expect(page.locator(".answered").first.locator(".unknown")).to_contain_text("I do not know.")
+    expect(page.locator(".answered").first.locator(".unknown")).to_contain_text("Not sure: of answers below")
     page = seen.open(f"/?about=soft&x={max(best, key=lambda x: best[x])}")
     expect(page.locator(".unknown")).to_have_count(0)
 
@@ -247,7 +247,7 @@ def test_runs_are_filtered_sorted_compared_and_kept(seen, made_runs):
     with page.expect_response(lambda response: "sort=P" in response.url):
         page.get_by_label("Sort by").select_option("P@1")
     expect(rows).to_have_count(3)
-    scores = [float(score) for score in page.locator("#runs tbody td:nth-child(2)").all_inner_texts()]
+    scores = [float(score) for score in page.locator("#runs tbody td:nth-child(3)").all_inner_texts()]
     assert scores == sorted(scores, reverse=True)
     page.get_by_label("A", exact=True).select_option("soft")
     expect(page.locator("#B option")).to_have_text(["deep", "hard"])

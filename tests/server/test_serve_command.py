@@ -1,6 +1,8 @@
 """`askwell serve`, as a process."""
 
+import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -23,6 +25,14 @@ def test_mistakes_are_told_at_once(capsys, monkeypatch, tmp_path, arguments, tol
     monkeypatch.chdir(tmp_path)
     assert exit_code("serve", *arguments) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_used_port_is_answered_with_a_free_one(capsys, made_runs):
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        assert exit_code("serve", str(made_runs), "--port", str(used.getsockname()[1])) == 1
+    told = re.search(r"is already in use: choose another, such as --port (\d+)", capsys.readouterr().err)
+    assert told is not None
+    socket.create_server(("127.0.0.1", int(told[1]))).close()
 
 
 def test_the_first_line_is_the_address_and_sigterm_ends_it_well(made_runs):

@@ -184,7 +184,7 @@ def training(tmp_path):
 
 def test_a_job_is_a_run_like_any_other(training):
     job = over(training.train(order()))
-    assert (job.state, job.message) == ("done", "")
+    assert job.state == "done"
     assert job.folder is not None
     assert job.folder.parent == training.catalogue.path
     assert job.folder.name.startswith("my-symbols-")
@@ -192,6 +192,11 @@ def test_a_job_is_a_run_like_any_other(training):
     assert run.record.relation.name == "My symbols / .."
     assert run.record.relation.split_by == "random"
     assert run.record.untuned is not None
+    right, before = (100 * sum(one.rank == 1 for one in of) / len(of) for of in (run.test, run.untuned))
+    assert job.message.startswith(f"Of {len(run.test)} test fact")
+    assert f"{right:.1f} % answered correctly, {before:.1f} % before tuning." in job.message
+    assert len(run.test) < 30
+    assert "P@1 on more of them may lie anywhere between" in job.message
     assert job.history[-1].pairs == run.record.history[-1].pairs
     assert [line.dev_p_at_1 for line in job.history] == [line.dev["P@1"] for line in run.record.history]
     assert job.mixture == job.folder.name
@@ -265,3 +270,9 @@ def test_templates_are_checked_as_the_lm_reads_them():
     assert "[Y]" in second.problem
     assert third.problem is None
     assert [fact.y for fact, _ in found.left_out] == ["☃☃☃"]
+    assert found.is_of_few
+
+
+def test_a_causal_lms_tokens_are_shown_as_words():
+    (found,) = check_order(load_testbed_lm("causal"), ["the symbol of [X] is [Y]"], []).templates
+    assert " ".join(found.tokens).replace(" ‿", "") == "the symbol of [X] is [Y]"

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from askwell.answers.likelihood import likelihood
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
+from askwell.mixture.learned_from import NOTHING_FOUND
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
-from askwell.training.history import HistoryLine, best_of, may_be_kept, standard_error
+from askwell.training.history import HistoryLine, TrainingResult, best_of, may_be_kept, standard_error
 from askwell.training.loop import train
 from askwell.training.schedule import (
     PLATEAU_FALL,
@@ -281,6 +282,12 @@ def test_within_half_a_standard_error_the_log_loss_decides():
     assert best_of(history, "log-loss") is history[2]
     assert best_of(lines((80.0, 1.9), (78.0, 1.2), facts=2000), "near-best").round == 0
     assert best_of(lines((0.0, None), (0.0, 9.0), (0.0, 9.0)), "near-best").round == 1
+    # Fitted lengths are kept where P@1 is near the highest, whatever the log-loss.
+    for p_at_1, kept in ((78.0, True), (76.0, False)):
+        history = lines((80.0, 1.5), (p_at_1, 9.0))
+        history[1] = replace(history[1], fits_lengths=True)
+        assert [best_of(history, by) is history[1] for by in ("near-best", "P@1")] == [kept, kept]
+        assert best_of(history, "log-loss") is history[0]
 
 
 def test_one_dev_fact_never_decides():
@@ -321,6 +328,21 @@ def test_what_is_kept_as_states_come_is_what_is_best_of_all(scores, kept_by):
         assert (float("inf") if found["log_loss"] is None else found["log_loss"]) == min(losses)
 
 
+@pytest.mark.parametrize(("after", "best_pairs"), [(10.0, 0), (90.0, 100)])
+def test_what_is_fitted_at_the_end_belongs_to_the_vectors_that_it_was_fitted_to(after, best_pairs):
+    """Lengths are fitted after the last step, to the best vectors so far, and make them better."""
+    untuned, tuned = lines((50.0, 2.0), (after, 3.0))
+    fitted = replace(untuned if after < 50 else tuned, round=2, pairs=100, train_loss=None, fits_lengths=True)
+    history = (replace(untuned, pairs=0), replace(tuned, pairs=100, train_loss=1.0), fitted)
+    none: Any = {"left_out": {}, "step_sizes": {}, "finished": True, "vocabulary": "words"}
+    result = TrainingResult(
+        spec=PLATEAU, history=history, train_facts=9, dev_facts=50, pairs=100, planned_pairs=100, **none
+    )
+    assert result.best is fitted
+    assert result.learned_from.best_pairs == best_pairs
+    assert (NOTHING_FOUND in str(result)) == (best_pairs == 0)
+
+
 def test_a_state_that_was_not_the_best_can_become_it(monkeypatch):
     """Dev scores by hand; the kept parameters are compared with those that the mixture had when it was scored."""
     # With 80 facts, half a standard error is 2.5: the third state is within it of the fourth, the second is not.
@@ -330,9 +352,9 @@ def test_a_state_that_was_not_the_best_can_become_it(monkeypatch):
     def scored(answers, *_more):
         states.append({name: tensor.detach().clone() for name, tensor in answers.prompts.state_dict().items()})
         score, loss = next(scores)
-        return {"P@1": score, "log_loss": loss, "facts": 80}
+        return {"P@1": score, "log_loss": loss, "facts": 80}, []
 
-    monkeypatch.setattr("askwell.training.loop.score_facts", scored)
+    monkeypatch.setattr("askwell.training.loop.score_each", scored)
     mixture = new_mixture()
     best = []
     spec = TrainingSpec(batch_facts=4, patience=4, fit_weights=False, threads=1)

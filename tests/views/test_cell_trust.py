@@ -119,10 +119,32 @@ def test_sentences_and_table_tell_score_control_gain_and_errors(cell):
     assert "which may be chance" in told
     assert "On the 4 facts that no control gets right, it scores 50.0; on the 2 others, 100.0." in told
     assert "On the 2 facts whose answer is never an answer in train, it scores 50.0; on the others, 75.0." in told
-    assert "answers 50 % of the questions, and 50 % of these answers are wrong" in told
+    assert "calibration error" not in told
+    assert "questions" not in told
+    assert "too few facts to say how far its probabilities can be trusted" in told
     assert "4 test facts are also in train" in told
     cells = [cell.text for cell in trust_table([cell], "set").table.rows[0].cells]
-    assert cells == ["66.7", "random-weights", "33.3", "+33.3", "50.0", "50.0", "33.3", "50.0", "50.0", "50.0", "25.0"]
+    assert cells == [
+        "66.7",
+        "the same tuning on an LM with random weights",
+        "33.3",
+        "+33.3",
+        "50.0",
+        "50.0",
+        "33.3",
+        "50.0",
+        "50.0",
+        "50.0",
+        "25.0",
+    ]
+
+
+def test_of_enough_facts_calibration_and_abstention_are_told(cell, monkeypatch):
+    monkeypatch.setattr("askwell.views.trust_figures.FEW", 6)
+    told = " ".join(trust_sentences(cell))
+    assert "answers 50 % of the questions, and 50 % of these answers are wrong" in told
+    # the mean of the six errors of test_measures_are_put_together
+    assert "expected calibration error 33.3 %" in told
 
 
 def test_without_controls_nothing_is_claimed(tmp_path):
@@ -155,7 +177,8 @@ def test_the_same_answers_of_two_seeds_are_counted_and_told(tmp_path):
     assert "Tuned again with another seed, it gives the same answer to 75 %" in " ".join(trust_sentences(cell))
 
 
-def test_it_stands_in_every_format(store):
+def test_it_stands_in_every_format(store, monkeypatch):
+    monkeypatch.setattr("askwell.views.trust_figures.FEW", 1)
     study = study_of(store.runs(), drawn=0)
     page = page_html(report_page(study, "store"))
     for text in (page, report_markdown(study)):

@@ -213,7 +213,7 @@ def test_each_interval_and_score_is_drawn_at_its_place():
     axes = chart.figure.axes[0]
     drawn = [tuple(line.get_xdata()) for line in axes.lines if len(line.get_xdata())]
     assert drawn == [(5.0, 20.0), (10.0,), (50.0, 70.0), (60.0,), (70.0, 90.0), (80.0,)]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["lm", "single", "mined"]
+    assert {text.get_text() for text in axes.texts} == {"lm", "single", "mined"}
     assert (chart.title, chart.description) == ("P@1", "lm: single: init 10.0, soft 60.0; mined: soft 80.0.")
 
 
@@ -240,3 +240,17 @@ def test_more_kinds_than_can_be_distinguished_are_refused():
         panels_chart({"panel": {kind: [(0.0, 1.0)] for kind in kinds}}, measure="P@1", trained="pairs")
     with pytest.raises(ValueError, match="5 of them cannot be distinguished"):
         risk_coverage_chart(dict.fromkeys(kinds, RISKS["probability"]))
+
+
+def test_scores_fit_a_phone_however_long_their_labels_are():
+    rows = [IntervalRow("a prompt of many words " * 3, {"init": (50.0, 40.0, 60.0)}), ROWS[0]]
+    assert intervals_chart(rows, ("init", "soft"), measure="P@1").size[0] <= 480
+
+
+def test_a_row_for_comparison_has_marks_of_no_kind():
+    chart = intervals_chart(
+        [*ROWS, IntervalRow("nothing", {"": (5.0, 1.0, 9.0)}, aside=True)], ("init",), measure="P@1"
+    )
+    assert "nothing: 5.0" in chart.description
+    assert [5.0] in [np.asarray(line.get_xdata()).tolist() for line in chart.figure.axes[0].lines]
+    assert [text.get_text() for text in chart.figure.legends[0].get_texts()] == ["init"]

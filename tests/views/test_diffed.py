@@ -35,10 +35,11 @@ def test_the_page_shows_each_verdict_with_its_facts() -> None:
     ]  # fmt: skip
     assert len(tables["Gone: found before, not found after (2)"].rows) == 2
     shares = next(block for block in document.blocks if isinstance(block, Table) and block.corner == "verdict")
-    assert {row.heading: (row.cells[1].text, row.cells[2].text) for row in shares.rows} == {
+    assert {row.heading: (row.cells[0].text, row.cells[1].text) for row in shares.rows} == {
         "kept": ("5 of 10", "50.0"), "hidden": ("3 of 10", "30.0"), "gone": ("2 of 10", "20.0"),
         "new": ("1 of 3", "33.3"), "unknown": ("2 of 3", "66.7"),
     }  # fmt: skip
+    assert shares.rows[0].note == "found as easily as before, or more easily"
     drawn = [block.drawings[0].chart for block in document.blocks if isinstance(block, Figure)]
     assert "found by hand to tuned prompts only: 3" in drawn[0].description
     assert "1 to 9: 1 kept, 0 hidden, 0 gone" in drawn[1].description

@@ -1,6 +1,8 @@
 """What a report says was found follows from the figures, whichever way they point."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from builders.outcomes import run_of_distinct_ys
@@ -10,7 +12,7 @@ from askwell.data.testbed import told_facts, withheld_facts
 from askwell.runs.folder import write_run
 from askwell.views.document import Figure, Paragraph, Points, Table
 from askwell.views.findings import finding_points, findings_of, relation_tables
-from askwell.views.study import study_of
+from askwell.views.study import report_markdown, study_of
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of, same_facts
 from askwell.views.trust_figures import control_runs, trust_in
@@ -46,7 +48,11 @@ def test_untuned_prompts_that_are_better_are_said_to_be(store):
     keep(store, WRONG, prompts="manual", setting="init", tuned=False)
     keep(store, [1] * 5 + [20] * 15, prompts="manual")
     said = sentences(store)
-    assert "answers 25.0 % correctly with tuned prompts (manual)" in said
+    assert said.startswith(
+        "Of 20 test facts, bert-base-cased answers from 0.0 % to 100.0 % correctly, depending on how it is asked: "
+        "least with “manual, untuned”, most with “mined, untuned”. "
+    )
+    assert "It answers 25.0 % correctly with tuned prompts (manual)" in said
     assert "100.0 % with untuned ones (mined; the best of 2)" in said
     assert "the untuned prompts are better, a difference of −75.0 points" in said
     assert "helps" not in said.split("Tuning the same prompts")[0]
@@ -56,7 +62,7 @@ def test_a_difference_that_may_be_chance(store):
     keep(store, [1, 1, 20, 20], setting="init", tuned=False)
     keep(store, [1, 1, 1, 20])
     # one changed fact of four: both signs are equally probable, so p = 1
-    assert "the difference of +25.0 points may be chance (p = 1.000" in sentences(store)
+    assert "the difference of +25.0 points may be chance (1 fact changes; p = 1.000" in sentences(store)
 
 
 def test_the_same_prompts_before_and_after(store):
@@ -71,7 +77,11 @@ def test_the_same_prompts_before_and_after(store):
 
 def test_untuned_runs_alone(store):
     keep(store, [1, 20], setting="init", tuned=False)
-    assert sentences(store) == "Of 2 test facts, bert-base-cased answers 50.0 % correctly, asked with mined, untuned."
+    assert sentences(store) == (
+        "Of 2 test facts, bert-base-cased answers 50.0 % correctly, asked with mined, untuned. "
+        # Wilson's interval of 1 in 2
+        "2 test facts: P@1 on more of them may lie anywhere between 9.5 and 90.5 (95 % interval)."
+    )
 
 
 def test_a_run_knows_what_it_scored_before_tuning(store):
@@ -86,6 +96,75 @@ def test_a_run_knows_what_it_scored_before_tuning(store):
     assert [row.cells[3].text for row in main.table.rows] == ["–", "+50.0"]
     init = next(record for record in main.records if record["kind"] == "init" and record["figure"] == "P@1")
     assert init["value"] == 50.0
+
+
+def test_single_answers_before_tuning_count_where_they_were_kept(store):
+    """Three of eight facts become right, none wrong: p = 2 / 2^3, and the untuned row of the table has its figures."""
+    after, before = [1] * 4 + [20] * 4, [1] + [20] * 7
+    made = spec_of("set:a")
+    figures = figures_of(before, made.lm, "set:a", "test", 0)
+    record = record_of(made, after, untuned=figures)
+    both = (run_of_distinct_ys(ranks, "set:a") for ranks in (after, before))
+    write_run(store.run_folder(made.id), record, {"test": next(both)}, {}, untuned=next(both))
+    assert "12.5 % with the same untuned: the difference of +37.5 points may be chance (3 facts change; p = 0.250" in (
+        sentences(store)
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "said"),
+    [((2.0, 2.0), "kept as written: no step"), ((2.0, 1.5), "kept as written, with fitted weights: no step")],
+)
+def test_prompts_of_which_nothing_was_tuned_are_said_to_be_as_written(store, history, said):
+    """The record of `record_of` has the last of these numbers of effective prompts."""
+    first, last = history
+    known: dict[str, Any] = {
+        "training": {"best_pairs": 0, "pairs": 400},
+        "untuned": figures_of([1, 20], "bert-base-cased", "set:a", "test", 0),
+        "history": [{"pairs": 0, "dev": {"P@1": 50.0}, "effective_prompts": first}],
+        "effective_prompts": last,
+    }
+    made = spec_of("set:a")
+    write_run(
+        store.run_folder(made.id), record_of(made, [1, 20], **known), {"test": run_of_distinct_ys([1, 20], "set:a")}, {}
+    )
+    assert f"answers 50.0 % correctly with prompts that were {said} of tuning was better on dev" in sentences(store)
+    rows = study_of(store.runs(), drawn=0).tables[0].table.rows
+    assert [row.heading for row in rows] == ["mined, untuned", f"mined, {said.partition(':')[0]}"]
+
+
+def keep_folds(store, ranks: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> None:
+    for number, (of_fold, of_untuned) in enumerate(zip(ranks, before, strict=True), start=1):
+        made = spec_of("books", facts_sha256=f"fold {number}")
+        record = record_of(made, of_fold, untuned=figures_of(of_untuned, made.lm, "books", "test", 0))
+        split = record.relation.model_copy(update={"split_by": f"random fold {number}/2", "split_seed": 0})
+        after, untuned = (
+            [
+                replace(one, x=f"{one.x} {number}", y=f"{one.y} {number}", golds=())
+                for one in run_of_distinct_ys(of, "books")
+            ]
+            for of in (of_fold, of_untuned)
+        )
+        write_run(
+            store.run_folder(made.id),
+            record.model_copy(update={"relation": split}),
+            {"test": after},
+            {},
+            untuned=untuned,
+        )
+
+
+def test_folds_of_a_relation_are_one_row(store):
+    keep_folds(store, [[1, 1, 20], [1, 20]], [[1, 20, 20], [20, 20]])
+    (table, *_) = study_of(store.runs(), drawn=0).tables
+    assert [row.heading for row in table.table.rows] == [
+        "mined [2 folds together], untuned",
+        "mined [2 folds together], tuned",
+    ]
+    # 1 and 3 of all five facts, each of which is in one fold
+    assert [row.cells[0].text for row in table.table.rows] == ["20.0", "60.0"]
+    assert [row.cells[-1].text for row in table.table.rows] == ["5", "5"]
+    assert "Of 5 test facts, bert-base-cased answers 60.0 % correctly" in sentences(store)
 
 
 def keep_testbed(store, right_told: int, right_withheld: int, **spec) -> None:
@@ -110,7 +189,9 @@ def test_told_and_withheld_facts_are_told_apart(store):
     said = sentences(store)
     assert said.startswith("Of 10 facts that it was told, bert-base-cased answers 90.0 % correctly with tuned prompts")
     # 3 of the 10 told facts change, all to the better: p = 2 / 2^3
-    assert "60.0 % with the same untuned: the difference of +30.0 points may be chance (p = 0.250" in said
+    assert (
+        "60.0 % with the same untuned: the difference of +30.0 points may be chance (3 facts change; p = 0.250" in said
+    )
     assert "“mined, tuned” gets 20.0 % of them right; “mined, untuned”, 10.0 %." in said
     # 9 of 10 against 2 of 10: Fisher's exact p = 0.0055
     assert "The 70.0 points between told and withheld facts come from what the LM was told." in said
@@ -147,16 +228,37 @@ def test_relations_of_ones_own_have_no_common_mean(store):
     keep(store, [20] * 20, "books", lm="gpt2", setting="init", tuned=False)
     study = study_of(store.runs(), drawn=0)
     assert [part.fact_set for part in study.sets] == ["books", "elements"]
-    headings = [section.heading for section in study.sections]
-    assert headings[:3] == ["books: what was found", "elements: what was found", "books: all scores"]
-    headline, *others = study.sections[0].blocks
+    in_short, first, *_ = study.sections
+    assert (in_short.within, first.within, first.heading) == ("", "books", "What was found")
+    chapters = [section.within for section in study.sections]
+    assert chapters == sorted(chapters)  # one after the other, none in pieces
+    assert {*chapters} == {"", "books", "elements"}
+    (summary,) = in_short.blocks
+    assert isinstance(summary, Table)
+    assert [(row.begins, row.heading, row.cells[1].text) for row in summary.rows] == [
+        ("books", "bert-base-cased", "50.0"), ("", "gpt2", "100.0"), ("elements", "bert-base-cased", "100.0"),
+    ]  # fmt: skip
+    markdown = report_markdown(study)
+    assert [markdown.count(heading) for heading in ("\n## books\n", "\n## elements\n", "\n### All scores\n")] == [
+        1,
+        1,
+        2,
+    ]
+    headline, *others = first.blocks
     assert isinstance(headline, Paragraph)
     assert headline.text.startswith("Of 2 LMs, gpt2 scores highest. Of 20 test facts, gpt2 answers 100.0 % correctly")
-    assert [block.heading for block in others if isinstance(block, Points)] == ["bert-base-cased"]
+    assert [block.heading for block in others if isinstance(block, Points)] == ["gpt2", "bert-base-cased"]
     blocks = (block for section in study.sections for block in section.blocks if isinstance(block, Table | Figure))
     sentences = [sentence for block in blocks for sentence in block.caption.split(". ") if sentence]
     assert len(sentences) == len(set(sentences))
     assert {record["lm"] for record in study.sets[1].tables[0].records} == {"bert-base-cased"}
+
+
+def test_scores_are_drawn_beside_the_most_frequent_answer_of_train(store):
+    keep(store, [1, 1, 20, 20], controls={"majority": [1, 20, 20, 20]})
+    (part,) = study_of(store.runs(), drawn=0).sets
+    assert part.scores is not None
+    assert part.scores.chart.description.endswith("most frequent answer of train: 25.0.")
 
 
 def test_the_figures_of_a_row_are_of_the_same_facts(store):

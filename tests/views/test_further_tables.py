@@ -51,7 +51,7 @@ def test_weights_that_depend_on_x_have_a_temperature(store):
         more = {"temperature": temperature, "mean_entropy_over_x": entropy}
         keep(store, [1, 1], relation, setting="dd", mixture={"weighting": "data-dependent"}, known=more)
     (found,) = shown(effective_table(lines_of(kept_runs(store.runs())), "set"))
-    assert (found[1], found[2][-2:]) == ("mined, data-dependent weights, tuned", ["1.50", "0.75"])
+    assert (found[1], found[2][-2:]) == ("mined, weighted by x (data-dependent), tuned", ["1.50", "0.75"])
 
 
 def test_no_kind_of_run_is_missing_from_all_tables(store):

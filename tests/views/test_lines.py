@@ -88,7 +88,7 @@ def test_em_starts_from_the_same_untuned_prompts_and_other_extras_do_not(tmp_pat
     assert rows(store) == {
         "bert-base-cased: mined": {"init": 1},
         "bert-base-cased: mined, EM": {"init": 1, "soft": 1},
-        "bert-base-cased: mined, data-dependent weights": {"soft": 1},
+        "bert-base-cased: mined, weighted by x (data-dependent)": {"soft": 1},
     }
 
 
@@ -137,4 +137,4 @@ def test_a_prompt_that_was_typed_is_named_by_its_words(tmp_path):
     assert [line.label for line in lines_of(kept_runs(store.runs()))] == ["“[X] in [Y] .”"]
     keep(store, [1, 1], prompts="given", templates=["[X] in [Y] .", "[X] of [Y] ."])
     labels = [line.label for line in lines_of(kept_runs(store.runs()))]
-    assert sorted(labels) == ["given", "“[X] in [Y] .” [other templates, 2]"]
+    assert sorted(labels) == ["2 prompts", "“[X] in [Y] .” [other templates, 2]"]

@@ -154,3 +154,15 @@ def test_a_right_answer_is_told_by_more_than_its_colour():
 def test_a_row_with_too_few_cells_is_refused():
     with pytest.raises(ValueError, match=r"'short' has 1 cells for 2 columns"):
         Table("", "", (ColumnGroup("", (Column("a"), Column("b"))),), (Row("short", (Cell("1"),)),))
+
+
+def test_contents_name_each_chapter_once_and_lead_to_what_they_name():
+    parts = [("a", "one"), ("a", "two"), ("b", "one"), ("b", "two"), ("", "end")]
+    sections = tuple(Section(heading, (Paragraph("text"),), within) for within, heading in parts)
+    page = page_html(Document("title", sections=sections))
+    expected = [("section-1", "a"), ("section-3", "b"), ("section-5", "end")]
+    assert re.findall(r'<li><a href="#(\S+)">(.*?)</a>', page) == expected
+    assert re.findall(r'<h2.* id="(\S+)">(.*?)</h2>', page) == expected
+    assert re.findall(r"<h3.*>(.*?)</h3>", page) == ["one", "two", "one", "two"]
+    ids = [attributes["id"] for _, attributes in Read(page).elements if "id" in attributes]
+    assert len(ids) == len({*ids})

@@ -3,10 +3,13 @@
 import math
 
 import pytest
+from builders.outcomes import outcome
 from builders.stores import A, B, keep, keep_arrows, new_store
 
+from askwell.data.testbed import told_facts, withheld_facts
 from askwell.evaluation.comparison import compare
 from askwell.views.findings import findings_of
+from askwell.views.scores import told_sentences
 from askwell.views.study_cells import RunGroup, change_of, kept_runs
 from askwell.views.study_rows import StudyTable, lines_of, same_facts
 from askwell.views.study_tables import scores_table
@@ -25,6 +28,21 @@ def table_of(store) -> StudyTable:
 
 def texts(table) -> list[list[str]]:
     return [[cell.text for cell in row.cells] for row in table.rows]
+
+
+def test_what_a_testbeds_lm_was_told_is_scored_apart():
+    told, withheld = sorted(told_facts("testbed:capital"))[:3], sorted(withheld_facts("testbed:capital"))[:2]
+    relation = "testbed:capital"
+    tuned = [
+        outcome(one.x, one.y, rank, relation=relation)
+        for one, rank in zip([*told, *withheld], (1, 1, 4, 1, 2), strict=True)
+    ]
+    before = [outcome(one.x, one.y, 3, relation=relation) for one in (*told, *withheld)]
+    (sentence,) = told_sentences("testbed:bert", tuned, before)
+    assert "was told 3 of these 5 facts, of which it answers 66.7 % (untuned 0.0) correctly" in sentence
+    assert "the 2 others: 50.0 % (untuned 0.0)." in sentence
+    assert told_sentences("smollm2", tuned, before) == []  # nobody knows what it was told
+    assert told_sentences("testbed2:bert", tuned, before) == []
 
 
 def test_micro_cells_are_means_over_facts_with_the_spread_of_seeds(store):

@@ -137,9 +137,8 @@ class AnswerSearch:
             return first + self._found(xs, bags[at_once:], sought and sought[at_once:], later, given_weights)
         prompt_set, size = self._prompts, bags.shape[1]
         everyone = bags.flatten()
-        weights = prompt_set.log_weights_for(xs, everyone) if given_weights is None else given_weights
+        weights, log_lengths = self._weights_and_lengths(xs, everyone, given_weights)
         log_weights = weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
-        log_lengths = self._log_lengths(xs, everyone)
         results: list[list[FoundAnswers]] = [[] for _ in bags]
         # An answer of the whole mixture may get as little as this from the prompts of each form.
         of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
@@ -192,10 +191,17 @@ class AnswerSearch:
         sure = [answer.text for answer in found.answers if answer.log_probability >= sought[number]]
         return sum(counts is None or counts(number, text) for text in sure) >= self._limits.answers
 
-    def _log_lengths(self, xs: Words, rows: Int[Tensor, " xs"]) -> Float[Tensor, "xs prompts lengths"] | None:
-        """Return log p(m | r, x, t) of a masked LM's answers; None for other LMs."""
-        found = self._prompts.log_lengths_for(xs, rows, self._known_lengths, self._tuned)
-        return None if found is None else found.expand(len(rows), len(self._prompts.prompts), -1)
+    def _weights_and_lengths(
+        self, xs: Words, rows: Int[Tensor, " xs"], given_weights: Float[Tensor, " prompts"] | None
+    ) -> tuple[Float[Tensor, "*xs prompts"], Float[Tensor, "xs prompts lengths"] | None]:
+        """Return log p(t | r, x), unless it is given, and log p(m | r, x, t) of a masked LM's answers; None for other
+        LMs."""
+        if given_weights is None:
+            weights, found = self._prompts.weights_and_lengths(xs, rows, self._known_lengths)
+        else:
+            found = self._prompts.log_lengths_for(xs, rows, self._known_lengths, self._tuned)
+            weights = given_weights
+        return weights, None if found is None else found.expand(len(rows), len(self._prompts.prompts), -1)
 
     def _lengths(
         self,

@@ -31,19 +31,19 @@ class ReadOnce:
     """What the prompts' weights depend on."""
     lengths: Int[Tensor, "facts prompts"] | None = None
     """The number of tokens of y, where lengths are learned."""
-    sureness: Float[Tensor, "facts prompts lengths"] | None = None
-    """What p(m | r, x, t) depends on."""
+    of_blanks: Float[Tensor, "facts prompts lengths"] | None = None
+    """How certain the prompts are of what stands at m blanks, where lengths are learned."""
 
     @classmethod
     def joined(cls, parts: "Sequence[ReadOnce]") -> "ReadOnce":
         """Concatenate what was read of several batches."""
-        others = ([getattr(one, name) for one in parts] for name in ("evidence", "lengths", "sureness"))
+        others = ([getattr(one, name) for one in parts] for name in ("evidence", "lengths", "of_blanks"))
         joined = (None if column[0] is None else torch.cat(column) for column in others)
         return cls(torch.cat([one.gold for one in parts]), *joined)
 
     def of(self, rows: Int[Tensor, " some"]) -> "ReadOnce":
         """Return what was read of some of the facts."""
-        others = (None if part is None else part[rows] for part in (self.evidence, self.lengths, self.sureness))
+        others = (None if part is None else part[rows] for part in (self.evidence, self.lengths, self.of_blanks))
         return ReadOnce(self.gold[rows], *others)
 
 
@@ -65,8 +65,8 @@ def likelihood(
     only into the weights. What was read before need not be read again."""
     if prompts.is_product:
         return Likelihood(_product(prompts, encoded, rows))
-    gold = gold_log_probs(prompts, encoded, rows) if known is None else _gold_of(prompts, known)
-    joint = prompts.log_weights_for(encoded.xs, rows, None if known is None else known.evidence) + gold
+    log_weights, gold = _read(prompts, encoded, rows) if known is None else _known(prompts, encoded, rows, known)
+    joint = log_weights + gold
     return Likelihood(joint.logsumexp(1), joint, gold)
 
 
@@ -75,23 +75,37 @@ def read_once(prompts: PromptSet, encoded: EncodedFacts, rows: Int[Tensor, " fac
     """Return what `likelihood` need not read again while neither vectors nor layers are tuned."""
     evidence = prompts.evidence(encoded.xs, rows)
     log_lengths = encoded.kind.log_lengths if encoded.kind.is_long else ()
-    if prompts.lengths is None or prompts.lengths.initial != tuple(log_lengths):
+    if not prompts.has_learned(log_lengths):
         return ReadOnce(gold_log_probs(prompts, encoded, rows), evidence)
     tuned, answers = prompts.tuned, prompts.long_answers
     return ReadOnce(
         answers.log_probs(tuned, encoded.xs, encoded.ys, rows),
         evidence,
         encoded.ys.lengths[prompts.pairs.y_places][:, rows].T,
-        answers.sureness(tuned, encoded.xs, rows, len(log_lengths)),
+        answers.certainty_of_blanks(tuned, encoded.xs, rows, len(log_lengths)),
     )
 
 
-def _gold_of(prompts: PromptSet, known: ReadOnce) -> Float[Tensor, "facts prompts"]:
-    """Return log p(y | t, x) from what was read, with gradients into learned lengths."""
-    if known.sureness is None or known.lengths is None or prompts.lengths is None:
-        return known.gold
-    of_lengths = prompts.lengths(known.sureness).flatten(0, 1)
-    return known.gold + log_p_of_lengths(known.lengths.flatten(), of_lengths).view_as(known.gold)
+def _read(
+    prompts: PromptSet, encoded: EncodedFacts, rows: Int[Tensor, " facts"]
+) -> tuple[Float[Tensor, "facts prompts"], Float[Tensor, "facts prompts"]]:
+    """Return log p(t | r, x) and log p(y | t, x)."""
+    if not encoded.kind.is_long:
+        return prompts.log_weights_for(encoded.xs, rows), gold_log_probs(prompts, encoded, rows)
+    log_weights, lengths = prompts.weights_and_lengths(encoded.xs, rows, encoded.kind.log_lengths)
+    return log_weights, prompts.long_answers.log_probs(prompts.tuned, encoded.xs, encoded.ys, rows, lengths)
+
+
+def _known(
+    prompts: PromptSet, encoded: EncodedFacts, rows: Int[Tensor, " facts"], known: ReadOnce
+) -> tuple[Float[Tensor, "facts prompts"], Float[Tensor, "facts prompts"]]:
+    """Return the same from what was read, with gradients into weights and learned lengths."""
+    log_weights = prompts.log_weights_for(encoded.xs, rows, known.evidence)
+    if known.of_blanks is None or known.lengths is None:
+        return log_weights, known.gold
+    log_weights, of_lengths = prompts.weigh_lengths(log_weights, known.of_blanks)
+    of_golds = log_p_of_lengths(known.lengths.flatten(), of_lengths.flatten(0, 1))
+    return log_weights, known.gold + of_golds.view_as(known.gold)
 
 
 def gold_log_probs(

@@ -7,7 +7,7 @@ there can be in the probability that is left.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -139,7 +139,10 @@ class OpenAnswers(Answers):
         asked = dict(zip(missed, self._gold_log_probs(encoded, rows[missed]) if missed else (), strict=True))
         of_golds = [asked[number] if gold is None else gold for number, gold in enumerate(known)]
         if self.best_only:
-            found = self._with_frequent(encoded, rows, found, golds)
+            cut = [number for number, of_fact in enumerate(found) if not of_fact.is_exact]
+            of_cut = self._with_frequent(encoded, rows[cut], [found[number] for number in cut], golds)
+            for number, of_fact in zip(cut, of_cut, strict=True):
+                found[number] = of_fact
         so_far = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
         left_open = [n for n, one in enumerate(so_far) if one.rank <= ranked and one.rank_at_most != one.rank]
         sought = [of_golds[n] for n in left_open]
@@ -156,26 +159,39 @@ class OpenAnswers(Answers):
     ) -> list[FoundAnswers]:
         """Add the relation's most frequent ys to what was found: where one of them is better than y, no search needs to
         look for such an answer."""
-        prompts, lm = self.prompts, self.prompts.lm
-        if prompts.long_answers.fills_masks or prompts.is_product:  # whose lengths and exponents would have to go in
+        # A masked LM would have to read its lengths again, and a product's answers are not those of its prompts.
+        if not found or self.prompts.long_answers.fills_masks or self.prompts.is_product:
             return [*found]
         counts = Counter(y for ys in golds.values() for y in ys)
         ys = [y for y, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:_FREQUENT]]
-        reasons = self.kind.why_not(prompts, TokenisedTexts(ys, lm.wording))
-        texts = self.spelt_texts([y for y, reason in zip(ys, reasons, strict=True) if reason is None])
-        if not texts:
-            return [*found]
-        words = words_of(list(texts), lm.wording, lm.device)
-        with torch.no_grad():
-            by_prompt = candidate_log_probs(prompts.long_answers, prompts.tuned, encoded.xs, rows, words).double()
-            weights = prompts.log_weights_for(encoded.xs, rows).double().expand(len(rows), -1)
-        of_mixture = (by_prompt + weights[..., None]).logsumexp(1).tolist()
+        texts, by_prompt, of_mixture = self._log_probs_of(ys, encoded.xs, rows)
         added = []
         for number, of_fact in enumerate(found):
-            parts = by_prompt[number].unbind(1)
-            frequent = zip(texts.values(), of_mixture[number], parts, strict=True)
+            frequent = zip(texts.values(), of_mixture[number].tolist(), by_prompt[number].unbind(1), strict=True)
             added.append(_merged(of_fact, FoundAnswers(tuple(FoundAnswer(*one) for one in frequent), is_exact=False)))
         return added
+
+    @torch.no_grad()
+    def _log_probs_of(
+        self,
+        ys: Sequence[str],
+        xs: Words,
+        rows: Int[Tensor, " xs"],
+        log_weights: Float[Tensor, " prompts"] | None = None,
+    ) -> tuple[dict[str, str], Float[Tensor, "xs prompts answers"], Float[Tensor, "xs answers"]]:
+        """Return those of some ys that can be answers, with their spellings, log p(y | t, x) and log p(y | x, r); not
+        for products. Weights that do not depend on x can replace the mixture's."""
+        prompts, lm = self.prompts, self.prompts.lm
+        reasons = self.kind.why_not(prompts, TokenisedTexts(ys, lm.wording))
+        texts = self.spelt_texts([y for y, reason in zip(ys, reasons, strict=True) if reason is None])
+        words = words_of(list(texts), lm.wording, lm.device)
+        if log_weights is None:
+            log_weights, lengths = prompts.weights_and_lengths(xs, rows, self.kind.log_lengths)
+        else:
+            lengths = prompts.log_lengths_for(xs, rows, self.kind.log_lengths)
+        by_prompt = candidate_log_probs(prompts.long_answers, prompts.tuned, xs, rows, words, lengths).double()
+        of_mixture = (by_prompt + log_weights.double().expand(len(rows), -1)[..., None]).logsumexp(1)
+        return texts, by_prompt, of_mixture
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
         """Tell whether y is the best answer to each fact, as its rank, and the log-loss of ys that are possible: in an
@@ -313,7 +329,17 @@ class OpenAnswers(Answers):
         limits = {"answers": _BEST_OF_PRIOR, "at_once": _AT_ONCE_FOR_THE_BEST} if self.best_only else {}
         search = self._search(**{"answers": _PRIOR_ANSWERS, **limits})
         (found,) = search.best(xs, rows[None], log_weights=log_weights)
-        return OpenPrior(description, self, found)
+
+        known: dict[str, float] = {}
+
+        def log_means(ys: Sequence[str]) -> dict[str, float]:
+            new = [y for y in ys if y not in known]
+            if new and not self.prompts.is_product:
+                texts, _, of_xs = self._log_probs_of(new, xs, rows, log_weights)
+                known.update(zip(texts, (of_xs.logsumexp(0) - math.log(len(rows))).tolist(), strict=True))
+            return known
+
+        return OpenPrior(description, self, found, log_means)
 
 
 @dataclass(frozen=True)
@@ -322,12 +348,18 @@ class OpenPrior(Prior):
 
     answers: OpenAnswers
     found: FoundAnswers
+    """The best of them."""
+    log_probabilities: Callable[[Sequence[str]], Mapping[str, float]] = lambda _ys: {}
+    """Those of ys that are not among the best, as far as they are possible."""
 
     def rank(self, facts: Sequence[Fact], golds: Golds, top: int = RANKED) -> list[Ranking]:
         """Return the rankings of facts if these answers are given to all of them."""
-        spellings, rankings = self.answers.spellings(golds), []
+        spellings = self.answers.spellings(golds)
+        best = {answer.text for answer in self.found.answers}
+        others = self.log_probabilities(sorted({fact.y for fact in facts if spellings.text(fact.y) not in best}))
+        rankings = []
         for fact in facts:
-            ranking = spellings.ranking(fact, -math.inf, self.found, top)
+            ranking = spellings.ranking(fact, others.get(fact.y, -math.inf), self.found, top)
             if not self.found.is_exact and ranking.log_probability == -math.inf:
                 # The search was cut, and y may be as probable as the best that was not found.
                 at_best = spellings.ranking(fact, self.found.unseen, self.found, 0)

@@ -27,6 +27,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import AnswersName
 
+_FACTS_READ_AT_ONCE = 64
 # The most log-probabilities that a product holds at once, for all prompts.
 _NUMBERS_OF_PRODUCT = 2**26
 
@@ -216,7 +217,7 @@ class Answers(ABC):
         if there is nothing."""
         if not self.can_read_once:
             return None
-        batches = encoded.rows.split(self.facts_at_once(encoded))
+        batches = encoded.rows.split(max(_FACTS_READ_AT_ONCE, self.facts_at_once(encoded)))
         return ReadOnce.joined([read_once(self.prompts, encoded, rows) for rows in batches])
 
     def facts_at_once(self, encoded: EncodedFacts) -> int:

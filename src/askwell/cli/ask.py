@@ -3,7 +3,7 @@ score on held-out facts, and tuned prompts in words."""
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter, validators
 
 from askwell.cli import options
-from askwell.cli.replies import Answer, note_threshold, print_answers, served_mixture, xs_to_ask
+from askwell.cli.replies import Answer, need_mixtures, note_threshold, print_answers, served_mixture, xs_to_ask
 from askwell.cli.terminal import bar, note, note_loading, print_json, say, stdout
 from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption, NothingLeft
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from askwell.answers.candidates import Candidates
     from askwell.evaluation.selective import AnsweredX
     from askwell.mixture.mixture import Mixture
+    from askwell.runs.sources import RunXs
 
 Untuned = Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")]
 
@@ -61,7 +62,7 @@ def ask(
         words: A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's; with --server,
             the name of a mixture there (which may be left out if there is only one), then x's.
         facts: For untuned prompts: the relation, whose facts show how long answers are and whose prompts a name such as
-            testbed:single refers to. With --among: the relation whose train ys are the candidates. With --risk: the
+            testbed:single refers to. With --among: the relation whose train y's are the candidates. With --risk: the
             relation whose dev facts set the threshold; a saved mixture has its own.
         file: A file of x's: lines of text, or a column of a .csv, .tsv or .jsonl file.
         column: The column of the file that holds the x's; default: x, sub_label or sub.
@@ -90,13 +91,14 @@ def ask(
     if folder is not None and (mixture != MixtureSpec() or (facts and risk is None and among is None)):
         raise BadOption("a saved mixture cannot be changed: leave out --facts and the options for untuned prompts")
     if among is not None and not facts:
-        raise BadOption("--among train chooses among the ys of train facts: name the relation with --facts")
+        raise BadOption("--among train chooses among the y's of train facts: name the relation with --facts")
     if among is not None and candidates is not None:
         raise BadOption("--candidates and --among both name the candidates: give only one of them")
     if confidence is not None and risk is None:
         raise BadOption("--confidence goes with --risk")
     if risk is not None and folder is None and not facts:
         raise BadOption("--risk learns from dev facts how probable an answer must be: name the relation with --facts")
+    need_mixtures(folder)
     xs, from_file = xs_to_ask(given, file, column)
     note_loading(lm, folder)
     from askwell.answers.candidates import load_candidates, train_candidates
@@ -111,7 +113,7 @@ def ask(
         note_left_out_prompts,
         relation_to_ask,
         saved_mixture,
-        trained_xs,
+        xs_of_run,
     )
 
     allowed = load_candidates(candidates) if candidates else None
@@ -145,20 +147,25 @@ def ask(
     limits = None if risk is None else RiskLimits(risk, confidence)
     note_threshold(dev, limits)
     answer = partial(ask_all, asked, dev=dev, limits=limits, top=top, candidates=allowed, each_prompt=each_prompt)
-    if folder is not None:
-        answer = _noting_trained(answer, trained_xs(folder))
+    if folder is not None and (known := xs_of_run(folder)) is not None:
+        answer = _noting_facts(answer, known, each=not from_file)
     templates = [prompt.template.text for prompt in asked.prompts]
     print_answers(answer, xs, json=json, in_lines=from_file, templates=templates)
 
 
-def _noting_trained(answer: Answer, trained: Collection[str]) -> Answer:
-    """Return the same, with a note after each x that the mixture was tuned on."""
+def _noting_facts(answer: Answer, known: "RunXs", *, each: bool) -> Answer:
+    """Return the same, with a note after each x that the mixture was tuned on, or (with `each`) that is not in its
+    facts: another spelling is another x."""
+    spelled = {x.casefold(): x for x in sorted(known.all)}
 
     def noting(xs: Sequence[str]) -> "Iterator[AnsweredX]":
         for reply in answer(xs):
             yield reply
-            if reply.x in trained:
-                note(f"{reply.x}: seen in training, so that this says nothing about other x's")
+            if reply.x in known.train:
+                note(f"{reply.x}: seen in training, so this says nothing about other x's")
+            elif each and reply.x not in known.all:
+                other = spelled.get(reply.x.casefold())
+                note(f"{reply.x}: not an x of the run's facts{f', which have {other}' if other else ''}")
 
     return noting
 
@@ -209,7 +216,7 @@ def evaluate(
             prompts.
         split: The facts to ask about.
         score: Rank y by its own probability, or (statement) by the log-likelihood of the whole sentence that a hard
-            prompt makes of x and y, among those of --candidates or of all ys of the relation, as BEAR does.
+            prompt makes of x and y, among those of --candidates or of all y's of the relation, as BEAR does.
         per_fact: A Parquet file to write, with one row per fact.
         trust: Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the prompts
             agree, and what their nearest words score.
@@ -226,6 +233,7 @@ def evaluate(
         raise BadOption("--score statement is for hard prompts: give --lm and --prompts, and no options of a mixture")
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
+    need_mixtures(*mixtures)
     note_loading(lm, *mixtures[:3])
     from askwell.answers.candidates import find_candidates
     from askwell.cli.running import print_scored
@@ -301,9 +309,11 @@ def show(
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_file(path, option)
+    need_mixtures(mixture)
     note_loading(lm, mixture)
     from askwell.evaluation.projection import projection_scores
     from askwell.lms.machine import set_threads
+    from askwell.mixture.learned_from import NOTHING_FOUND
     from askwell.mixture.save import read_description
     from askwell.runs.sources import dev_facts_of, find_mixture, own_relation, saved_mixture, spread
     from askwell.views.to_html import page_html
@@ -342,5 +352,7 @@ def show(
         print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
         return
     print_blocks(words_listed(prompts), stdout)
+    if description.learned_from is not None and description.learned_from.found_nothing:
+        say(NOTHING_FOUND)
     if score is not None:
         say(score)

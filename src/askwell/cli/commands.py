@@ -82,21 +82,31 @@ COMMANDS = (
         group=_LEARN,
     ),
     Command(
-        "baseline", "train:baseline", "Run a baseline: LAMA, examples, LPAQA, OptiPrompt, fine-tuning …",
-        (
-            f"askwell baseline lama {_ON_TESTBED} --prompts testbed:single --out lama",
-            f"askwell baseline optiprompt-manual {_ON_TESTBED} --prompts testbed:single --out optiprompt",
-        ),
-        group=_LEARN, common=(*_READING, "out", "shots", "seed", "pairs", "minutes", "resume", "overwrite", "json"),
-    ),
-    Command(
         "probe", "probe:probe", "Find out what an LM knows, and write a knowledge card.",
         (
             "askwell probe testbed2:bert --set testbed2 --minutes 5",
             "askwell probe smollm2 --set trex_original --minutes 60",
             "askwell probe testbed2:bert testbed2:causal --set testbed2 --plan",
         ),
-        group=_RUNS,
+        group=_LEARN,
+    ),
+    Command(
+        "diff", "diff:diff", "Compare two LMs fact by fact: what was kept, is only hidden, or is gone.",
+        (
+            "askwell diff testbed:causal testbed:causal-unlearned --facts testbed:country_of_airport --out unlearned",
+            "askwell diff testbed:bert --after-bits 4 --facts testbed:capital --out four-bits",
+            'askwell diff BEFORE AFTER --forget forget.csv --retain retain.csv --prompts p.jsonl --out audit '
+            '--fail-if "hidden > 0"',
+        ),
+        group=_LEARN,
+    ),
+    Command(
+        "baseline", "train:baseline", "Run a baseline: LAMA, examples, LPAQA, OptiPrompt, fine-tuning …",
+        (
+            f"askwell baseline lama {_ON_TESTBED} --prompts testbed:single --out lama",
+            f"askwell baseline optiprompt-manual {_ON_TESTBED} --prompts testbed:single --out optiprompt",
+        ),
+        group=_LEARN, common=(*_READING, "out", "shots", "seed", "pairs", "minutes", "resume", "overwrite", "json"),
     ),
     Command(
         "transfer", "train:transfer", "Ask another LM with a mixture that one LM learned, or tune it from there.",
@@ -150,16 +160,6 @@ COMMANDS = (
     Command(
         "sweep", "sweep:sweep", "Run a grid of LMs, relations, prompts, settings and seeds.",
         ("askwell sweep sweep.toml --dry-run", "askwell sweep sweep.toml"),
-        group=_RUNS,
-    ),
-    Command(
-        "diff", "diff:diff", "Compare two LMs fact by fact: what was kept, is only hidden, or is gone.",
-        (
-            "askwell diff testbed:causal testbed:causal-unlearned --facts testbed:country_of_airport --out unlearned",
-            "askwell diff testbed:bert --after-bits 4 --facts testbed:capital --out four-bits",
-            'askwell diff BEFORE AFTER --forget forget.csv --retain retain.csv --prompts p.jsonl --out audit '
-            '--fail-if "hidden > 0"',
-        ),
         group=_RUNS,
     ),
     Command(

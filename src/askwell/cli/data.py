@@ -170,7 +170,7 @@ def audit(
     """Audit the splits of facts: repeated and leaked facts, class balance, and what trivial answers score.
 
     Figures are percentages of test lines. A fact is leaked if its x and y also appear together in train; y counts as
-    part of x regardless of case; an x has several golds if test has several ys for it; trivial answers are derived from
+    part of x regardless of case; an x has several y's if test has; trivial answers are derived from
     train (of equally frequent ys, the first in the file).
 
     Args:
@@ -203,21 +203,22 @@ def audit(
 
 def _print_audit(audit: SetAudit) -> None:
     columns = {
-        "unseen y": "unseen_y",
+        "y not in train": "unseen_y",
         "y in x": "y_in_x",
-        "golds>1": "several_golds",
-        "majority": "majority",
-        "copy train": "copy_train_y",
-        "copy x": "copy_x",
+        "several y's": "several_golds",
+        "most common y": "majority",
+        "train's y for x": "copy_train_y",
+        "y found in x": "copy_x",
     }
-    headings = ("test", "leaked", *columns)
+    headings = ("test facts", "also in train", *columns)
     parts = {relation.name: SetAudit(audit.name, (relation,)) for relation in audit.relations}
     parts |= {"all": audit} if len(parts) > 1 else {}
     rows = [
         (name, str(of.test), str(of.total("leaked_pairs")), *(f"{of.micro(share):.1f}" for share in columns.values()))
         for name, of in parts.items()
     ]
-    show(table(("", *headings), rows, numbers=headings))
+    caption = "In % of the test facts. The last three columns: what is right if one always answers so."
+    show(table(("", *headings), rows, numbers=headings, caption=caption))
 
 
 # ── LMs ───────────────────────────────────────────────────────────────────────────────────────────────────────────

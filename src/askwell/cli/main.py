@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 
 from askwell.cli.commands import HEADINGS, add_commands
 from askwell.errors import AskwellError, UsageError
@@ -169,6 +169,8 @@ def _speak_in_options(error: CycloptsError) -> str:
                 f"{' '.join(words) or 'askwell'}: {left}: it is not clear what this belongs to. A value stands after "
                 "its option, and a text with spaces stands in quotes."
             )
+        elif isinstance(error, MissingArgumentError) and (lacking := error.argument) and not error.keyword:
+            problem = f"{' '.join(words)} needs {lacking.name}. {lacking.parameter.help or ''}".rstrip()
         return f"{problem}\nTry '{' '.join(['askwell', *words, '--help'])}'."
     problems = []
     for problem in cause.errors():

@@ -104,7 +104,7 @@ CandidatesFile = Annotated[
         "a file RELATION.txt for each relation: choose answers only among these."
     ),
 ]
-Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers only among the ys of the train facts.")]
+Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers only among the y's of the train facts.")]
 Seed = Annotated[int, Parameter(help="Seed of all random draws.", validator=validators.Number(gte=0, lt=2**63))]
 Threads = Annotated[
     int | None, Parameter(help="CPU threads; default: all.", validator=validators.Number(gte=1, lte=1024))
@@ -118,7 +118,7 @@ WithControls = Annotated[
     Parameter(
         name="--controls",
         negative="--no-controls",
-        help="Also score answers that ignore x (the most frequent ys of train, and what the prompts answer "
+        help="Also score answers that ignore x (the most frequent y's of train, and what the prompts answer "
         "regardless of x), and report the gain over the best of them.",
     ),
 ]

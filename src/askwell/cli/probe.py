@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from cyclopts import Parameter, validators
 
 from askwell.cli.options import Data, Flag, Json, Prompts, Seed
-from askwell.cli.terminal import note, print_json, say, show_document
+from askwell.cli.terminal import note, note_loading, print_json, say, show_document
 from askwell.errors import BadOption, Failure
 from askwell.files import need_writable_folder
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
-    from askwell.runs.probe_lms import Probe
     from askwell.runs.probe_plan import ProbeSpec
 
 
@@ -57,13 +56,10 @@ def probe(
         facts: Draw at most this many test facts of each relation.
         answers: Answers of one token, of any length, or (auto) of any length if a relation needs it.
         workers: How many runs are executed at once; default: as many as there are cores.
-        plan: Print the plan as TOML, which `askwell sweep` runs, and run nothing.
+        plan: Print the plan as TOML, which `askwell sweep` runs, with how long it will take, and run nothing.
         card: Only write the card, of the runs that are there.
     """
-    from askwell.cli.sweep import SweepBar
-    from askwell.runs.probe_lms import open_probe
     from askwell.runs.probe_plan import SETTINGS, ProbeSpec, prompts_of
-    from askwell.views.knowledge_card import card_page, write_card
 
     started = time.monotonic()
     lms = (lm, *more_lms)
@@ -82,6 +78,11 @@ def probe(
         "settings": tuple(name.replace("-", " ") for name in settings) if settings else SETTINGS,
     }
     spec = ProbeSpec.given(None, fields, to=probe)
+    note_loading(*lms)
+    from askwell.cli.sweep import SweepBar
+    from askwell.runs.probe_lms import open_probe
+    from askwell.views.knowledge_card import card_page, write_card
+
     opened = open_probe(spec, out, data=data, workers=workers, note=note)
     for line in opened.steps.plan.without:
         note(f"left out: {line}")
@@ -90,7 +91,7 @@ def probe(
         return
     failed = 0
     if not card:
-        note(_in_short(opened))
+        note(opened.in_short())
         failed = opened.run(SweepBar, note)
     made = opened.card()
     command = _command(spec, out)
@@ -103,15 +104,6 @@ def probe(
         say(f"The card: {written[0]}; {time.monotonic() - started:.0f} s.")
     if failed:
         raise Failure(f"{counted(failed, 'run')} failed; {out / 'failed'} says why, and the same command retries them")
-
-
-def _in_short(opened: "Probe") -> str:
-    seconds = opened.seconds_left
-    relations, seeds = opened.planned
-    return (
-        f"{len(relations)} of {counted(len(opened.steps.relations), 'relation')}, {counted(seeds, 'seed')}: "
-        f"{counted(len(opened.to_do), 'run')} to do, about {max(1, round(seconds / 60))} min"
-    )
 
 
 def _command(spec: "ProbeSpec", out: Path) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from askwell.cli.terminal import bar, note, print_json_list, say, show
 from askwell.data.readers import read_xs
-from askwell.errors import AskwellError, BadOption
+from askwell.errors import AskwellError, BadFile, BadOption
+from askwell.files import run_like
 from askwell.views.printable import printable
 
 if TYPE_CHECKING:
@@ -32,6 +33,14 @@ def xs_to_ask(given: Sequence[str], file: Path | None, column: str | None) -> tu
     if not xs:
         raise BadOption("nothing to ask: give an x, --file, or x's on stdin, one on each line")
     return xs, True
+
+
+def need_mixtures(*paths: str | None) -> None:
+    """Refuse what is no folder if a folder of runs is called almost the same, before torch is loaded; other names are
+    looked up on the hub."""
+    for path in paths:
+        if path is not None and not Path(path).exists() and (meant := run_like(path)):
+            raise BadFile(path, f"there is no such folder{meant}")
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import set_threads
+from askwell.mixture.learned_from import NOTHING_FOUND
 from askwell.mixture.mixture import Mixture
-from askwell.runs.folder import Run, check_folder, clear_folder, hold_folder
+from askwell.runs.folder import Run, check_folder, clear_folder, hold_folder, read_run
 from askwell.runs.record import RunRecord
 from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.runs.score_source import Scored
@@ -30,7 +31,15 @@ from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
 from askwell.views.printable import counted, signed
-from askwell.views.scores import candidate_blocks, control_sentences, evaluation_blocks, score_table, spread_blocks
+from askwell.views.scores import (
+    candidate_blocks,
+    control_sentences,
+    detail_sentences,
+    evaluation_blocks,
+    score_table,
+    spread_blocks,
+    told_sentences,
+)
 
 
 class RunBars:
@@ -168,7 +177,7 @@ def run_with_bars(
         return run(spec, lm, relation, folder, progress=bars, **options)
 
 
-def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
+def print_run(record: RunRecord, folder: Path, relation: Relation, *, json: bool) -> None:
     """Print the results of a run, as JSON or as a summary: scores, controls, and what to do next."""
     if json:
         print_json(record.as_json(folder))
@@ -176,13 +185,15 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     note_missing(record)
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "untuned")
     show(score_table({"untuned": record.untuned, name: record.test}), *candidate_blocks(record.test))
+    if record.training is not None and record.training.found_nothing:
+        say(NOTHING_FOUND)
+    run = read_run(folder)
+    say(*told_sentences(record.spec.lm, run.test, run.untuned))
     for missing, problem in record.controls_missing.items():
         note(f"no control {missing} for {record.relation.name}: {problem}")
-    corrected = record.controls.get(PRIOR_CORRECTED)
-    score = None if corrected is None or corrected.test is None else corrected.test["P@1"]
-    say(*control_sentences(record.knowledge, score))
-    if record.test.facts < FEW:
-        note(_few_facts(record))
+    say(*control_sentences(record.knowledge))
+    learns = record.spec.baseline is None and record.spec.training is not None
+    note_few(record.test.micro["P@1"], record.test.facts, relation, can_fold=learns)
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
     found = record.training.prompt if record.training is not None else None
     lines = []
@@ -206,23 +217,28 @@ def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
     say(*lines)
 
 
-def _few_facts(record: RunRecord) -> str:
-    """Say between which values P@1 lies for all that so few facts show, and what to do."""
-    test, relation = record.test, record.relation
+def note_few(score: float, facts: int, relation: Relation, *, can_fold: bool = True) -> None:
+    """Note between which values P@1 lies for all that few facts show, and how to score more; nothing for enough of
+    them."""
+    if facts >= FEW:
+        return
+    rule = relation.origin.split_by or ""
+    is_split_here, read = relation.origin.seed is not None and fold_of(rule) is None, len(relation)
+    groups = len({fact.y if rule.startswith("distinct-y") else fact.x for fact in relation})
     way_out = ""
-    if relation.split_seed is not None and fold_of(relation.split_by) is None:
-        tuned = record.spec.baseline is None and record.spec.training is not None
-        way_out = (
-            "; --folds 5 scores every fact of the file once"
-            if tuned
-            else "; a split such as --split-ratio 50-10-40 tests on more"
-        )
-    return f"WARNING: {doubt(round(test.micro['P@1'] / 100 * test.facts), test.facts)}{way_out}"
+    if is_split_here and can_fold and facts < read:
+        way_out = f"; --folds {min(5, groups)} scores every fact of the file once"
+    elif is_split_here and facts < 4 * read // 10:
+        way_out = "; a split such as --split-ratio 50-10-40 tests on more"
+    note(f"WARNING: {doubt(round(score / 100 * facts), facts)}{way_out}")
 
 
 def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
     """Print what runs on the folds of a relation score together."""
     found = pooled(runs)
+    missing = dict.fromkeys(lack for run in runs for lack in run.record.controls_missing.items())
+    for name, problem in missing:
+        note(f"no control {name}: {problem}")
     if json:
         print_json({"out": str(out), **to_json(found)})
         return
@@ -237,7 +253,7 @@ def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
             f"Tuned over untuned, fact by fact: {signed(gain.difference)} (95 % interval "
             f"{interval_text(gain.low, gain.high, text)}; p = {p_text(gain.p)})."
         )
-    say(*control_sentences(found.knowledge, found.corrected))
+    say(*control_sentences(found.knowledge))
     say(f"P@1 by fold: {', '.join(METRICS['P@1'].text(scores['P@1']) for scores in found.by_fold.values())}.")
     say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell runs {out}')
 
@@ -265,13 +281,17 @@ def print_scored(scored: Scored) -> None:
     show(*evaluation_blocks(scored.evaluation))
     for name, lack in scored.controls_missing.items():
         note(f"no controls for {name}: {lack}")
-    outcomes = {} if scored.controls is None else scored.controls.outcomes
-    corrected = outcomes.get(PRIOR_CORRECTED, {}).get("test")
-    say(*control_sentences(scored.knowledge, scores_of(corrected)["P@1"] if corrected else None))
+    of_facts, split = scored.evaluation.outcomes, scored.evaluation.split
+    if len(of_facts) < FEW:
+        note(f"WARNING: {doubt(sum(one.rank <= 1 for one in of_facts), len(of_facts), split)}")
+    say(*control_sentences(scored.knowledge))
     for runs in scored.several_runs:
         show(*spread_blocks(runs))
     if scored.trust:
         from askwell.views.trust_section import trust_of_mixture
 
+        outcomes = {} if scored.controls is None else scored.controls.outcomes
+        corrected = outcomes.get(PRIOR_CORRECTED, {}).get("test")
+        say(*detail_sentences(scored.knowledge, scores_of(corrected)["P@1"] if corrected else None))
         for trust in scored.trust:
             show_document(trust_of_mixture(trust))

@@ -93,8 +93,9 @@ def _print_csv(found: "Runs") -> None:
 def _print_table(found: "Runs", store: Path, sort: str | None) -> None:
     from askwell.runs.folder import shown_columns
     from askwell.views.compared import run_table
+    from askwell.views.study_rows import prompts_text
 
-    rows = found.records()
+    rows = [{**row, "prompts": prompts_text(run.record.spec)} for run, row in zip(found, found.records(), strict=True)]
     show(run_table(rows, shown_columns(rows, sort), f"{counted(len(rows), 'run')} of {store}"))
 
 
@@ -198,7 +199,7 @@ def export(
     Args:
         source: A run, a folder of runs, or a store; for lm-eval, a relation, as --facts names it elsewhere.
         to: What to write.
-        out: The HTML file (default: run.html), the folder of logs (logs), or the folder of the task (task).
+        out: The HTML file (default: named after the run), the folder of logs (logs), or the folder of the task (task).
         drawn: For html: also draw the tuned prompts as words, for which the LM is loaded; so does --lm.
         prompt: For lm-eval: ask every model with this sentence up to [Y], instead of naming x alone.
     """
@@ -219,7 +220,7 @@ def export(
             raise BadOption("--to inspect asks no LM: leave out --lm")
         _export_logs(source, out or Path("logs"), where)
         return
-    file = out or Path("run.html")
+    file = out or Path(f"{Path(source).resolve().name}.html")
     need_writable_file(file, "--out")
     from askwell.views.one_run import export_run
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import Data, Flag, Json, Seed, Several
-from askwell.cli.terminal import bar, note, print_json, say, show, show_document, show_section, stderr
+from askwell.cli.terminal import bar, note, note_loading, print_json, say, show, show_document, show_section, stderr
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
-from askwell.specs.run_spec import EngineName, RunSpec
+from askwell.specs.run_spec import EngineName, RunSpec, read_sweep
 from askwell.views.document import Code, Paragraph, table
 from askwell.views.printable import counted
 
@@ -90,18 +90,20 @@ def sweep(
         address: Address of the Ray cluster, e.g. auto or HOST:6379.
         dry_run: Show the plan without running it.
     """
-    from askwell.runs.engines import check_engine, choose_engine, run_plan
-    from askwell.runs.plan import plan_sweep, read_sweep
     from askwell.runs.store import new_or_open_store
 
     started = time.monotonic()
     given = {"store": store and str(store), "engine": engine, "workers": workers, "address": address}
     spec = read_sweep(file, {key: value for key, value in given.items() if value is not None})
-    check_engine(spec, file)
     if spec.store is None:
         raise BadFile(file, "store is missing: name the folder for the runs there, or with --store")
     kept = new_or_open_store(Path(spec.store))
     need_writable_folder(kept.folder, "--store")
+    note_loading()
+    from askwell.runs.engines import check_engine, choose_engine, run_plan
+    from askwell.runs.plan import plan_sweep
+
+    check_engine(spec, file)
     plan = plan_sweep(spec, file, kept, data=data, note=note)
     for line in plan.without:
         note(f"left out: {line}")

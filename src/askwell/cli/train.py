@@ -8,6 +8,7 @@ from cyclopts import Parameter, validators
 
 from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.cli import options
+from askwell.cli.replies import need_mixtures
 from askwell.cli.terminal import bar, note, note_loading, print_json, say, show
 from askwell.data.names import load_folds, load_prompts, load_relation
 from askwell.errors import BadOption
@@ -59,13 +60,9 @@ def train(
     """
     if seeds is not None and folds is not None:
         raise BadOption("--seeds and --folds cannot be combined: train folds with one --seed after the other")
-    note_loading(lm)
     from askwell.answers.candidates import find_candidates
-    from askwell.cli.running import load_for_run, print_folds, print_run, run_with_bars
-    from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
     from askwell.runs.several_runs import over_seeds, run_each, seeds_as_json, seeds_of
-    from askwell.views.scores import spread_blocks
 
     read: dict[str, Any] = reading.named | {"data": data, "seed": mixture.seed}
     of_seeds = {} if seeds is None else {out / f"seed-{seed}": seed for seed in seeds_of(seeds)}
@@ -83,6 +80,11 @@ def train(
     if not (several and resume):
         for folder in planned:
             check_folder(folder, resume=resume, overwrite=overwrite)
+    note_loading(lm)  # what is wrong with facts, prompts or folder has been said: it takes no torch
+    from askwell.cli.running import load_for_run, note_few, print_folds, print_run, run_with_bars
+    from askwell.runs.build_spec import build_run_spec, prompts_name
+    from askwell.views.scores import spread_blocks
+
     loaded = load_for_run(lm, relations, templates, training.threads, **asdict(loading), compiled=compiled)
     specs = {
         folder: build_run_spec(
@@ -105,7 +107,7 @@ def train(
         )  # fmt: skip
 
     if not several:
-        print_run(do(specs[out], out, resume), out, json=json)
+        print_run(do(specs[out], out, resume), out, relations[0], json=json)
         return
     runs = run_each(specs, do, resume=resume, note=note)
     if folds is not None:
@@ -113,7 +115,9 @@ def train(
     elif json:
         print_json(seeds_as_json(out, runs))
     else:
-        show(*spread_blocks(over_seeds(runs)))
+        found = over_seeds(runs)
+        show(*spread_blocks(found))
+        note_few(found.scores["P@1"].mean, found.facts[0], relations[0])
 
 
 @Parameter(name="*")
@@ -156,9 +160,6 @@ def baseline(
     It is scored like a mixture, and its folder has the same files as that of `askwell train`, so `askwell compare` and
     `askwell report` accept both.
     """
-    note_loading(lm)
-    from askwell.cli.running import load_for_run, print_run, run_with_bars
-    from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
 
     given = {option: value for option, value in asdict(asked).items() if value is not None}
@@ -169,6 +170,10 @@ def baseline(
     if resume and not BASELINES[name].can_continue:
         raise BadOption(f"--resume: {name} cannot be resumed; start over, with --overwrite if necessary")
     check_folder(out, resume=resume, overwrite=overwrite)
+    note_loading(lm)
+    from askwell.cli.running import load_for_run, print_run, run_with_bars
+    from askwell.runs.build_spec import build_run_spec, prompts_name
+
     loaded = load_for_run(lm, [relation], templates, training.threads, **asdict(loading))
     spec = build_run_spec(
         loaded,
@@ -179,7 +184,7 @@ def baseline(
         prompts=prompts_name(prompts or ["none"]),
     )
     record = run_with_bars(spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls)
-    print_run(record, out, json=json)
+    print_run(record, out, relation, json=json)
 
 
 def transfer(
@@ -215,6 +220,7 @@ def transfer(
         raise BadOption("transfer needs --lm: the LM to ask with the mixture")
     if not tune and (training != TrainingSpec() or resume):
         raise BadOption("options of tuning, and --resume, need --tune")
+    need_mixtures(run)
     note_loading(lm, run)
     from askwell.cli.running import note_missing, run_with_bars
     from askwell.files import to_json
@@ -258,7 +264,7 @@ def transfer(
     show(score_table(rows | ({f"tuned from there, {there}": record.test} if tune else {})))
     if carried.scores.source.facts != record.test.facts:
         say(f"{here} was asked {carried.scores.source.facts} of the test facts, {there} {record.test.facts}.")
-    say(*control_sentences(record.knowledge, None))
+    say(*control_sentences(record.knowledge))
     if (how := carried.mixture.transferred) is not None:
         tokens = len(carried.mixture.vectors)
         say(

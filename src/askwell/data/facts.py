@@ -57,7 +57,7 @@ class Counts:
     test_in_train: int
     """Lines of test whose fact is also in train: a score on them may be due to memorisation."""
     several_golds: int
-    """How many x's have several right ys, over all splits."""
+    """How many x's have several right y's, over all splits."""
 
     @classmethod
     def of(cls, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], removed: int = 0) -> "Counts":
@@ -91,7 +91,7 @@ class Counts:
             (self.train_dev, "fact is", "facts are", "in both train and dev"),
             (self.train_test, "fact is", "facts are", f"in both train and test ({of_test})"),
             (self.dev_test, "fact is", "facts are", "in both dev and test"),
-            (self.several_golds, "x has", "x have", "several right ys"),
+            (self.several_golds, "x has", "x have", "several right y's"),
         )
         return [f"{count} {one if count == 1 else many} {rest}" for count, one, many, rest in told if count]
 
@@ -158,7 +158,15 @@ class Relation(ShowsItself, SplitLines, AsFrame):
     def __getitem__(self, which: str | slice) -> tuple[Fact, ...]: ...
     def __getitem__(self, which: int | str | slice) -> Fact | tuple[Fact, ...]:
         """Return a split by its name, or facts by their number: those of train come first, then dev, then test."""
-        return self.split(which) if isinstance(which, str) else tuple(self)[which]
+        if isinstance(which, str):
+            return self.split(which)
+        if isinstance(which, int) and not -len(self) <= which < len(self):
+            raise IndexError(f"there is no fact {which}: {self.name} has {counted(len(self), 'fact')}, counted from 0")
+        return tuple(self)[which]
+
+    def __contains__(self, fact: object) -> bool:
+        """Return whether it has this fact: a Fact, or a pair of x and y."""
+        return any(fact == one or fact == (one.x, one.y) for one in self)
 
     def records(self) -> Records:
         """Return a row for each fact: its split, x and y."""

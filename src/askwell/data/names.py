@@ -142,6 +142,11 @@ def load_relation(
     return relation if name is None else replace(relation, name=name)
 
 
+def as_relation(given: Any) -> Relation:
+    """Return a relation as it is; a name, a path or facts in memory as `load_relation` reads them."""
+    return given if isinstance(given, Relation) else load_relation(given)
+
+
 @checked
 def load_folds(
     source: Any,

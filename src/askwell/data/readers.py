@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Integral
@@ -209,9 +210,11 @@ class Columns(NamedTuple):
             if (self.x or x) in there and (self.y or y) in there:
                 return self.x or x, self.y or y
         expected = ", or ".join(f"{x!r} and {y!r}" for x, y in _KEYS)
+        both = [shlex.quote(name) for name in there] if len(there) == 2 else []
+        such = f": `x` {both[0]} `y` {both[1]}, or the other way round" if both else ""
         raise ValueError(
             f"expected {expected} as keys or in the header; found {_named(there)}. "
-            "Other columns are named with `x` and `y`"
+            f"Other columns are named with `x` and `y`{such}"
         )
 
 

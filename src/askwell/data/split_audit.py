@@ -197,8 +197,8 @@ def audit_sentences(audit: SetAudit) -> list[str]:
     """Return what to know before reading a score on these facts, one sentence each; only what applies is mentioned."""
     facts, test, total, micro = audit.by_split("facts"), audit.test, audit.total, audit.micro
     told = [
-        f"{facts['train']:,} train, {facts['dev']:,} dev and {test:,} test facts, {total('distinct'):,} of them "
-        "distinct."
+        f"{facts['train']:,} in train, {facts['dev']:,} in dev and {test:,} in test: {total('distinct'):,} different "
+        "facts."
     ]
     repeated = [f"{count:,} of {split}" for split, count in audit.by_split("duplicates").items() if count]
     if repeated:
@@ -219,8 +219,8 @@ def audit_sentences(audit: SetAudit) -> list[str]:
         "y_in_x": f"In {micro('y_in_x'):.1f} % of test facts y is part of x; answering with a y of train that is part "
         f"of x scores {micro('copy_x'):.1f} %.",
         "unseen_y": f"{micro('unseen_y'):.1f} % of test facts have a y that never occurs in train: a preference for "
-        "train's ys cannot explain a right answer there.",
-        "several_golds": f"{micro('several_golds'):.1f} % of test facts have an x with several right ys in test "
+        "train's y's cannot explain a right answer there.",
+        "several_golds": f"{micro('several_golds'):.1f} % of test facts have an x with several right y's in test "
         f"({micro('several_golds_all'):.1f} % when train and dev are counted too).",
     }
     return told + [sentence for count, sentence in others.items() if total(count)]

@@ -14,6 +14,7 @@ from askwell.files import is_utf8
 
 Blank = Literal["[X]", "[Y]"]
 _BLANK = re.compile(r"\[[XY]\]")
+_SPACE_AT_PUNCTUATION = re.compile(r"\s+(?=[.,;:!?)]|'s\b)|(?<=\()\s+")
 _BLANK_IN_OTHER_LETTERS = re.compile(r"\[\s*([xyXY])\s*\]")
 
 
@@ -39,6 +40,11 @@ class Template:
     def x_first(self) -> bool:
         """Return whether x's blank comes before y's."""
         return self.first == "[X]"
+
+    @property
+    def joined(self) -> "Template":
+        """The same template with punctuation joined to its word, as people write: LAMA's and LPAQA's are tokenised."""
+        return parse_template(_SPACE_AT_PUNCTUATION.sub("", self.text), self.weight)
 
 
 @checked

@@ -136,6 +136,8 @@ class Difference:
     p: float
     exact: bool
     """Whether p counts all sign flips, or a sample of them."""
+    alike: bool = False
+    """Whether all units differ alike, so that drawing them shows nothing: see `bootstrap_interval`."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +288,8 @@ def _difference(
         largest=metric.most,
     )
     low, high = (None, None) if interval is None else (metric.scale * end for end in interval)
-    return Difference(score_a, score_b, score_a - score_b, low, high, test.p, test.exact)
+    alike = all(np.ptp(part / units[:, 2]) < 1e-12 for part, units in zip(parts, strata, strict=True))
+    return Difference(score_a, score_b, score_a - score_b, low, high, test.p, test.exact, alike)
 
 
 def _of_relation(units: np.ndarray, metric: Metric) -> RelationComparison:

@@ -162,13 +162,14 @@ def examine(
         for split in (split for split in splits if split in asked):
             own: list[Outcome] = []
             corrected: list[Outcome] = []
-            for rows in asked[split].batches():
-                of_facts, of_corrected = asked[split].ask(
-                    rows, top, record if split == "test" else None, priors.get(PRIOR)
-                )
-                own += of_facts
-                corrected += of_corrected
-                tell(done + len(own), total)
+            with mixture.pairs.keeping(asked[split].encoded.xs, unchanged=True):
+                for rows in asked[split].batches():
+                    of_facts, of_corrected = asked[split].ask(
+                        rows, top, record if split == "test" else None, priors.get(PRIOR)
+                    )
+                    own += of_facts
+                    corrected += of_corrected
+                    tell(done + len(own), total)
             done += len(own)
             evaluations[split] = asked[split].evaluation(own)
             if corrected:

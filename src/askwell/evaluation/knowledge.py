@@ -52,7 +52,7 @@ def priors_of(answers: "Answers", relation: Relation, *, seed: int = 0) -> "tupl
 
 @dataclass(frozen=True)
 class ControlFigures:
-    """What a control is, and its scores on each split, as means over facts."""
+    """What a control is, and its scores on each split, as means over facts; None where all searches were cut."""
 
     description: str
     test: Scores | None = None
@@ -76,14 +76,15 @@ class Controls:
         return {name: by_split for name, by_split in self.outcomes.items() if name != PRIOR_CORRECTED}
 
     def figures(self) -> dict[str, ControlFigures]:
-        """Return the scores of each, by name."""
-        return {
-            name: ControlFigures(
-                self.descriptions[name],
-                **{split: scores_of(by_split[split], RANK_METRICS) for split in ("test", "dev") if split in by_split},
-            )
-            for name, by_split in self.outcomes.items()
-        }
+        """Return the scores of each, by name, on the facts whose ranks are known."""
+        figures = {}
+        for name, by_split in self.outcomes.items():
+            known = {split: [one for one in by_split.get(split, ()) if one.is_settled] for split in ("test", "dev")}
+            scores = {
+                split: scores_of(outcomes, RANK_METRICS) if outcomes else None for split, outcomes in known.items()
+            }
+            figures[name] = ControlFigures(self.descriptions[name], **scores)
+        return figures
 
 
 def controls_together(found: Sequence[Controls]) -> Controls:
@@ -145,7 +146,7 @@ class Knowledge:
     is_there: bool
     """Whether the whole interval of the gain is above 0."""
     controls: dict[str, dict[SplitName, float]]
-    """The mean of each control over all facts of dev and of test that were asked."""
+    """The mean of each control over all facts of dev and of test for which it is known."""
     bits: Annotated[Bits | None, Field(exclude_if=lambda bits: bits is None)] = None
     """The gain in log-loss; None if only ranks of the controls are known, or if a log-loss is infinite."""
 
@@ -160,7 +161,8 @@ def knowledge(
     seed: int = 0,
 ) -> Knowledge | None:
     """Compute the gain of a run over the control that is best on dev, on all test facts, with its interval and p; None
-    if no control has outcomes on both, or if searches were cut before any fact's score was known.
+    if no control has outcomes on both, or if searches were cut before any fact's score was known. A control counts with
+    the facts whose score is known, and not at all if there are none: a prior that is spread thinly is often cut.
 
     A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
     tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered
@@ -170,12 +172,17 @@ def knowledge(
     With few changed units the bootstrap is overconfident (four wins and no loss suffice). So the interval always
     contains 0 unless the permutation test is significant at the same confidence.
     """
-    controls = {name: of for name, of in controls.items() if {"dev", "test"} <= of.keys() and name != PRIOR_CORRECTED}
-    if not controls:
-        return None
     by = metric_named(metric)
-    best = best_control({name: of_control["dev"] for name, of_control in controls.items()}, metric=metric)
+    controls = {name: of for name, of in controls.items() if {"dev", "test"} <= of.keys() and name != PRIOR_CORRECTED}
+    known: dict[str, dict[SplitName, list[Outcome]]] = {
+        name: {split: [one for one in _all(of[split]) if by.is_known(one)] for split in ("dev", "test")}
+        for name, of in controls.items()
+    }
+    known = {name: of for name, of in known.items() if of["dev"] and of["test"]}
+    if not known:
+        return None
     try:
+        best = best_control({name: of["dev"] for name, of in known.items()}, metric=metric)
         comparison = compare(run, controls[best]["test"], metric=metric, unit=unit, resamples=resamples, seed=seed)
     except NothingSettled:
         return None  # an LM that knows nothing spreads its answers so thinly that every search is cut
@@ -201,10 +208,7 @@ def knowledge(
         confidence=comparison.confidence,
         p=found.p,
         is_there=low is not None and low > 0,
-        controls={
-            name: {"dev": _mean(of_control["dev"], by), "test": _mean(of_control["test"], by)}
-            for name, of_control in controls.items()
-        },
+        controls={name: {split: _mean(of[split], by) for split in ("dev", "test")} for name, of in known.items()},
         bits=bits_over(run, controls),
     )
 
@@ -241,7 +245,7 @@ def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> st
     values = {name: _value_of_facts(outcomes, by) for name, outcomes in controls.items()}
     shared = set.intersection(*({*of_control} for of_control in values.values()))
     if not shared:
-        raise UsageError(f"the controls {', '.join(controls)} have no dev fact in common")
+        raise NothingSettled(f"the controls {', '.join(controls)} have no dev fact in common")
     # Sorted, so that sums do not depend on the order of a set.
     means = {name: sum(of_control[fact] for fact in sorted(shared)) for name, of_control in values.items()}
     return (max if by.higher_is_better else min)(means, key=means.__getitem__)

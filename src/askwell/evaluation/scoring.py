@@ -187,6 +187,12 @@ class EvaluationFigures:
         cut = f"the search for answers was cut for {counted(self.unsettled, 'fact')}"
         return f"{', '.join(bounds)}: {cut}" if bounds else f"{cut}, which changes no score"
 
+    @property
+    def doubt_text(self) -> str:
+        """Between which values P@1 lies for all that so few facts show, in a sentence; empty if they are not few."""
+        right = round(self.micro["P@1"] / 100 * self.facts)
+        return f"{doubt(right, self.facts, self.split)}." if self.facts < FEW else ""
+
     def score(self, metric: str) -> float | None:
         """Return the mean of a metric over facts; None for an infinite log-loss, or a metric newer than the record."""
         return self.log_loss if metric == LOG_LOSS else self.micro.get(metric)
@@ -337,12 +343,18 @@ def score_facts(answers: "Answers", encoded: "EncodedFacts", relation: Relation)
     The best answers are not searched for, since this is called repeatedly to choose among the states of a mixture. For
     answers of any length it gives only P@1, y being right if it is what the LM would write token by token (in a masked
     LM, if a search finds no better answer), and the log-loss of those that are not too long to be possible."""
+    return score_each(answers, encoded, relation)[0]
+
+
+def score_each(answers: "Answers", encoded: "EncodedFacts", relation: Relation) -> tuple[dict[str, Any], list[float]]:
+    """Return the same scores, and the log-loss of each fact whose rank is known."""
     rankings, log_loss = answers.quick_ranks(encoded, relation.golds)
     if answers.is_listed:
         scores = scores_of(outcomes_of(relation, encoded.facts, rankings), RANK_METRICS)
     else:
         scores = {"P@1": 100 * sum(ranking.rank == 1 for ranking in rankings) / max(1, len(rankings))}
-    return {**scores, "log_loss": log_loss, "facts": len(encoded)}
+    losses = [-ranking.log_probability for ranking in rankings]
+    return {**scores, "log_loss": log_loss, "facts": len(encoded)}, losses
 
 
 def together(evaluations: Sequence[Evaluation]) -> Evaluation:

@@ -101,6 +101,43 @@ def _agreement(
 
 
 @dataclass(frozen=True)
+class Specialty:
+    """What a prompt is for in a mixture whose weights depend on x."""
+
+    template: str
+    weight: float
+    """Its mean weight over x's."""
+    leads: int
+    """How many x's give it more weight than any other prompt."""
+    right: int
+    """How many of these the mixture answers correctly."""
+    xs: dict[str, float]
+    """The x's among them that give it the most weight, with that weight."""
+
+
+_XS_SHOWN = 5
+
+
+def specialties(
+    templates: Sequence[str],
+    xs: Sequence[str],
+    weights: Float[np.ndarray, "xs prompts"],
+    right: Bool[np.ndarray, " xs"],
+) -> tuple[Specialty, ...]:
+    """Return which x's each prompt takes, the prompt that takes most first; none if weights do not depend on x."""
+    if np.allclose(weights, weights[:1], atol=1e-6):
+        return ()
+    leader = weights.argmax(1)
+    found = []
+    for number, template in enumerate(templates):
+        led, own = np.flatnonzero(leader == number), weights[:, number]
+        most = led[np.argsort(-own[led], kind="stable")][:_XS_SHOWN]
+        shown = {xs[row]: round(float(own[row]), 4) for row in most.tolist()}
+        found.append(Specialty(template, float(own.mean()), len(led), int(right[led].sum()), shown))
+    return tuple(sorted(found, key=lambda one: (-one.leads, -one.weight)))
+
+
+@dataclass(frozen=True)
 class SignalAreas:
     """The area under the risk–coverage curve of several signals on the same questions: lower is better."""
 
@@ -189,6 +226,8 @@ class Trust:
     averaging: str = "scores over facts (micro), the rest over questions"
     known: Annotated[KnownShare | None, Field(exclude_if=lambda found: found is None)] = None
     """How many x's the LM knows an answer to; None with one prompt, and if answers have to be searched for."""
+    specialties: Annotated[tuple[Specialty, ...], Field(exclude_if=lambda found: not found)] = ()
+    """What each prompt is for; empty if the prompts' weights do not depend on x."""
 
 
 WORDS_ALREADY = "the prompts are words already"
@@ -237,6 +276,12 @@ def trust_of(
         projection=None if no_projection else projection_of(examination, progress),
         missing=missing,
         known=_known(examination, answers) if len(answers.prompts) > 1 else None,
+        specialties=specialties(
+            [examination.mixture.prompts[prompt].template.text for prompt in answers.prompts],
+            [of_x[0].x for of_x in by_x],
+            answers.weights,
+            right,
+        ),
     )
 
 

@@ -40,7 +40,7 @@ from askwell.lms.walks.layers import FeedForward
 
 Progress = Callable[[str, int, int], None]
 """Told the step of a pull, and how much of it is done and in all."""
-_FORMS = {"x before y": "[X] lies in [Y] .", "y before x": "[Y] holds [X] .", "no words at all": "[X] [Y]"}
+_FORMS = {"x before y": "[X] lies in [Y] .", "y before x": "[Y] holds [X] .", "x and y without any words": "[X] [Y]"}
 
 
 @dataclass(frozen=True)
@@ -214,10 +214,10 @@ def describe(lm: FrozenLM) -> dict[str, Any]:
 def _path(lm: FrozenLM) -> str:
     """Return how sentences are run through the LM, in words."""
     if lm.walk is not None and lm.window is None:
-        return "walk: layer by layer, without padding"
+        return "layer by layer, without padding (fast)"
     if lm.walk is not None:
         return (
-            f"walk: layer by layer, without padding; sentences of more than {lm.window} tokens, the window of some of "
+            f"layer by layer, without padding (fast); sentences of more than {lm.window} tokens, the window of some of "
             "its layers, go through the public model as a whole"
         )
     if type(lm.model).__name__ not in WALKS:

@@ -251,6 +251,11 @@ class QuestionTable:
         self._read_at = torch.tensor([question.read_at for question in questions], device=device)
         self._read_after_x = torch.tensor([question.read_after_x for question in questions], device=device)
         self.reads_x = questions[0].reads_x
+        self._last = next(reversed(self._streams.values()))
+        self._after_x: Int[Tensor, " prompts"] | None = None
+        if questions[0].reads_after_x:
+            after = [len(tuple(one.streams.values())[-1].right) for one in questions]
+            self._after_x = torch.tensor(after, device=device)
 
     def lengths(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], *, answer: int = 0
@@ -274,9 +279,20 @@ class QuestionTable:
         streams = {stack: table.batch(prompts, x_ids, x_lengths) for stack, table in self._streams.items()}
         read_from = self.first_reads(xs, facts, prompts)
         pairs = torch.arange(len(prompts), device=prompts.device)
-        if not self.reads_x:
+        if not self.reads_x and self._after_x is None:
             return Batch(streams, pairs, read_from)
-        return Batch(streams, pairs.repeat_interleave(x_lengths), ranges(read_from, x_lengths))
+        reads = self._reads(x_lengths, prompts)
+        return Batch(streams, pairs.repeat_interleave(reads), ranges(read_from, reads))
+
+    def most_reads(self, xs: Words) -> int:
+        """Return the most positions that are read in one sentence."""
+        after = 0 if self._after_x is None else int(self._after_x.max())
+        return int(xs.lengths.max()) + after if self.reads_x else max(1, after)
+
+    def _reads(self, x_lengths: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
+        """Return how many positions of each pair are read, where these are x's or those after it."""
+        after = torch.zeros_like(x_lengths) if self._after_x is None else self._after_x[prompts]
+        return x_lengths * self.reads_x + after
 
     def answer_batch(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], ys: AnswerTokens
@@ -296,10 +312,13 @@ class QuestionTable:
     def x_targets(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Int[Tensor, " reads"]:
-        """Return the tokens of x in the order in which `batch` reads them."""
+        """Return the tokens of x, and those after it that are read, in the order in which `batch` reads them."""
         places = self._x_places[prompts]
-        ids, lengths = xs.ids[places, facts], xs.lengths[places, facts]
-        return ids[torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]]
+        ids, x_lengths = xs.ids[places, facts], xs.lengths[places, facts]
+        of_x = (x_lengths * self.reads_x)[:, None]
+        at = torch.arange(self.most_reads(xs), device=ids.device).expand(len(ids), -1)
+        targets = torch.where(at < of_x, _at(ids, at), _at(self._last.right_ids[prompts], at - of_x))
+        return targets[at < self._reads(x_lengths, prompts)[:, None]]
 
 
 def _table(

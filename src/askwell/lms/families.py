@@ -65,6 +65,8 @@ class Question:
     """Whether x's tokens come before that position."""
     reads_x: bool = False
     """Whether x's tokens are read, one position each, rather than y's blank."""
+    reads_after_x: bool = False
+    """Whether the fixed tokens after x are read, too, or alone."""
     end: int | None = None
     """The token that follows an answer of any length and marks its end; None if there is none, because the number of
     y's tokens is given (masked LMs), or if x's first token follows it (`ends_with_x`)."""
@@ -139,6 +141,8 @@ class Family(ABC):
     shares_prefixes = False
     """Whether nothing that is computed for a token depends on later tokens, so that sentences with the same beginning
     can share its computation."""
+    reads_questions = False
+    """Whether the LM tells how probable a prompt's words after x are, given x, in the reading that tells what y is."""
 
     @abstractmethod
     def fits(self, config: PretrainedConfig) -> bool:
@@ -169,6 +173,10 @@ class Family(ABC):
     @abstractmethod
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """Return the question for x's own tokens, with y blank: p(x | t)."""
+
+    def ask_question(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """Return the question for x and for the prompt's own words after it, where the LM can be asked for them."""
+        return self.ask_x(prompt, wording, special)
 
 
 class Masked(Family):
@@ -265,6 +273,7 @@ class Causal(Family):
     name = "causal"
     masks_x = False
     shares_prefixes = True
+    reads_questions = True
     auto_class = AutoModelForCausalLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -305,6 +314,13 @@ class Causal(Family):
         if not left or left[0].id not in (special.bos, special.eos):
             left = (Token(special.text_start), *left)
         return Question({"layers": Stream(left, ())}, len(left) - 1, read_after_x=False, reads_x=True)
+
+    def ask_question(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """Return the sentence up to y, read from x on; BOS or EOS comes first only if x would."""
+        sentence = self._sentence(prompt, wording).until_y()
+        left = sentence.left or (Token(special.text_start),)
+        stream = Stream(left, sentence.right)
+        return Question({"layers": stream}, len(left) - 1, read_after_x=False, reads_x=True, reads_after_x=True)
 
     def _sentence(self, prompt: PromptTokens, wording: Wording) -> Sentence:
         return lay_out(prompt, (*wording.prefix, *prompt.beginning.tokens), (), y=-1)

@@ -19,7 +19,7 @@ from askwell.mixture.transfer import Transferred
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import NO_LEAD_IN, SettledMixtureSpec
 from askwell.views.document import Block, Paragraph, Points, Section, table
-from askwell.views.printable import NONE, visible
+from askwell.views.printable import NONE, counted, visible
 from askwell.views.to_files import markdown_escaped, markdown_section
 
 
@@ -114,7 +114,7 @@ def model_card(mixture: PromptSet, about: About) -> ModelCard:
     )
     relation = "a relation" if about.relation is None else about.relation.name
     kind = "product of experts" if mixture.spec.combine == "product" else "mixture"
-    title = f"A {kind} of {len(mixture.prompts)} prompts for {visible(relation)}"
+    title = f"A {kind} of {counted(len(mixture.prompts), 'prompt')} for {visible(relation)}"
     lead = (
         f"It asks the frozen LM {visible(identity.name)} ({visible(identity.architecture)}) and was made by askwell. "
         "The LM's weights are not part of it and were not changed."
@@ -183,9 +183,9 @@ def _prompts(mixture: PromptSet) -> list[Block]:
 def _learned_from(mixture: PromptSet, about: About) -> Block:
     if about.relation is None and about.learned_from is None:
         return Paragraph("It is untuned: its prompts are the templates above.")
-    known = {} if about.learned_from is None else about.learned_from.model_dump()
-    known = {"relation": None if about.relation is None else about.relation.model_dump(), **known}
-    known["mixture"] = mixture.spec.model_dump()
+    known = {} if about.learned_from is None else about.learned_from.model_dump(exclude_defaults=True)
+    known = {"relation": None if about.relation is None else about.relation.model_dump(exclude_defaults=True), **known}
+    known["mixture"] = mixture.spec.model_dump(exclude_defaults=True)
     known["carried over"] = None if about.transferred is None else asdict(about.transferred)
     return Points(tuple(visible(f"{name}: {_flat(value)}") for name, value in known.items() if value not in (None, ())))
 
@@ -215,5 +215,5 @@ def _scores(scores: dict[str, Any]) -> list[Block]:
 
 def _flat(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_flat(inner)}" for name, inner in value.items()) or "none"
+        return ", ".join(f"{name} {_flat(inner)}" for name, inner in value.items()) or "the defaults"
     return "default" if value is None else str(value)

@@ -12,6 +12,8 @@ from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuning
 
 CONFIG = "config.json"
 """The file that describes a saved mixture."""
+NOTHING_FOUND = "No step of tuning was better on dev: the vectors of the prompts are as they were at the start."
+"""Shown where a score is called tuned although `LearnedFrom.found_nothing`."""
 
 
 class _Part(BaseModel):
@@ -65,7 +67,7 @@ class LearnedFrom(_Part):
     """(fact, prompt) pairs trained on."""
     planned_pairs: int | None = None
     best_pairs: int | None = None
-    """Pairs trained on when the state that was kept was reached."""
+    """Pairs trained on when the vectors that were kept were reached."""
     step_sizes: dict[str, Any] | None = None
     """Adam's step sizes for the vectors, for each layer, and for the weights."""
     finished: bool = True
@@ -84,6 +86,12 @@ class LearnedFrom(_Part):
     best_epoch: int | None = None
     prompts_on_train: tuple[dict[str, Any], ...] = ()
     """The train scores of each prompt, where the best of them was taken."""
+
+    @property
+    def found_nothing(self) -> bool:
+        """Tell whether vectors were tuned, but those that no step had changed were best on dev."""
+        tuned = self.training is not None and self.training.tune_vectors
+        return tuned and bool(self.pairs) and self.best_pairs == 0
 
     @model_serializer(mode="wrap")
     def _without_what_does_not_apply(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:

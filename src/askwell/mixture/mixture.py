@@ -24,6 +24,7 @@ from askwell.answers.listed import ListedAnswers
 from askwell.answers.reply import AllReplies, Replies
 from askwell.answers.strategy import Answers
 from askwell.data.facts import Fact, Relation
+from askwell.data.names import as_relation
 from askwell.data.templates import Template, parsed_templates
 from askwell.errors import BadOption, NothingLeft, UsageError, checked, checked_or
 from askwell.lms.batches import TokenisedTexts
@@ -67,7 +68,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         templates: str | Template | Iterable[Template | str],
         spec: MixtureSpec | None = None,
         *,
-        relation: Relation | None = None,
+        relation: Relation | Any = None,
         examples: Sequence[Shown] | None = None,
         **choices: Any,
     ) -> None:
@@ -75,10 +76,12 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
 
         The train facts of `relation` decide what stands before a causal LM's sentences where the spec leaves it open,
         and in-context examples are drawn from them; without a relation, sentences begin with a line break (where the
-        LM has one as a token) and nothing stands before them. To rebuild a saved mixture, its settled spec and the
+        LM has one as a token) and nothing stands before them. A name, a path or facts in memory count as one, too. To
+        rebuild a saved mixture, its settled spec and the
         `examples` of each prompt are given instead."""
         given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
         parsed = parsed_templates(templates)
+        relation = None if relation is None else as_relation(relation)
         settled = settle(given, lm, relation, parsed)
         super().__init__(lm, parsed, settled, relation=relation, examples=examples)
         self._answer_kind: AnswerKind | None = None
@@ -142,7 +145,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         notes = [f"{self.vectors.shape[0]} prompt tokens with vectors {depth}; {weighting} weights"]
         if self.lengths is not None:
             longest, slope = len(self.lengths.initial), float(self.lengths.slope.detach())
-            notes.append(f"answers of 1 to {longest} tokens; β = {slope:.2f}: how much the LM's sureness decides which")
+            notes.append(f"answers of 1 to {longest} tokens; β = {slope:.2f}: how much certainty decides how many")
         if self.candidates is not None:
             names = self.candidates.names
             notes.append(f"chooses among {len(names)}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}")

@@ -19,7 +19,7 @@ from torch import Tensor
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import AnswerKind
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
-from askwell.files import read_bytes, read_saved, read_text, write_whole
+from askwell.files import read_bytes, read_saved, read_text, run_like, write_whole
 from askwell.lms.checkpoints import hub_options as reach_of_hub
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
@@ -172,4 +172,4 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
         problem = f"no such mixture on the hub ({str(error).strip().splitlines()[0]})"
         if reach_of_hub():
             problem = "the hub cannot be reached, and its cache has no such mixture"
-        raise BadFile(source, f"no such folder here, and {problem}") from None
+        raise BadFile(source, f"no such folder here, and {problem}{run_like(source)}") from None

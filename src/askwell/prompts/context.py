@@ -204,17 +204,23 @@ def settle(
     scores = ContextScores(begins=begins)
     # Something that is named stands alone, and random vectors are not the words that would be scored.
     is_open = spec.lead_in == AUTO_LEAD_IN and not spec.shots and not spec.prefix and spec.initial == "words"
+    opening, template = spec.opening, None
     if is_open and relation is not None and len(lm.beginnings) > 1:
         allow_examples = spec.shots is None and spec.combine == "mixture"
-        scores = opening_scores(lm, relation, templates, begin, allow_examples=allow_examples)
-        scores = scores.model_copy(update={"begins": begins})
+        shares = opening == "shared" or (opening == "auto" and len({one.text for one in templates}) > 1)
+        scores = opening_scores(lm, relation, templates, begin, allow_examples=allow_examples, shares=shares)
+        scores, template = scores.model_copy(update={"begins": begins}), scores.template
         lead_in, shots = best_opening(scores)
         plain = plain.model_copy(update={"lead_in": lead_in, "shots": shots})
-    shown = {}
-    if spec.opening == "shared":  # in the words of the heaviest template that the LM can be asked with
+        if opening == "auto" and shares and (shots or lead_in != NO_LEAD_IN):
+            opening = "shared"
+    if opening == "shared" and template is None:
         prompts, _ = usable_prompts(lm, templates, lm.beginning(begin))
-        shown["opening_template"] = max(prompts, key=lambda prompt: prompt.template.weight or 0.0).template.text
-    return SettledMixtureSpec.model_validate({**plain.model_dump(), "begin": begin, "context_scores": scores, **shown})
+        template = max(prompts, key=lambda prompt: prompt.template.weight or 0.0).template.text
+    settled = {"opening": "own"} if opening != "shared" else {"opening": "shared", "opening_template": template}
+    return SettledMixtureSpec.model_validate(
+        {**plain.model_dump(), "begin": begin, "context_scores": scores, **settled}
+    )
 
 
 def best_opening(scores: ContextScores) -> tuple[str, int]:
@@ -243,43 +249,60 @@ def begin_scores(lm: FrozenLM, relation: Relation, templates: Sequence[Template]
 
 @torch.no_grad()
 def opening_scores(
-    lm: FrozenLM, relation: Relation, templates: Sequence[Template], begin: Begin, *, allow_examples: bool
+    lm: FrozenLM,
+    relation: Relation,
+    templates: Sequence[Template],
+    begin: Begin,
+    *,
+    allow_examples: bool,
+    shares: bool = False,
 ) -> ContextScores:
-    """Return how probable a few train facts are after each lead-in and, if they may be used, after examples; empty if
-    no fact can be asked."""
+    """Return how probable a mixture of a few untuned prompts, weighed alike, finds a few train facts after each lead-in
+    and, if they may be used, after examples; empty if no fact can be asked. Examples that all prompts share are written
+    in the words of the prompt that does best after them in its own."""
     askable = _askable(lm, relation, templates, room=max(len(_spaced(lm, text)) for text in LEAD_INS))
     if askable is None:
         return ContextScores()
     usable, facts = askable
     beginning = lm.beginning(begin)
-    shown = _examples_for(lm, relation, len(usable)) if allow_examples else []
+    shown = _examples_for(lm, relation, len(usable), shares=shares) if allow_examples else []
     # A prompt that shows an x is not asked about it; all openings are compared on the same pairs.
     examples_of = [{fact.x for fact in own} for own in shown] or [set[str]()] * len(usable)
-    asked = torch.tensor([[fact.x not in own for own in examples_of] for fact in facts]).flatten()
+    asked = torch.tensor([[fact.x not in own for own in examples_of] for fact in facts], device=lm.device)
     if not asked.any():
         return ContextScores()
 
-    def mean(lead_in: str, examples: Sequence[Shown] = ()) -> float:
-        return float(_scores(lm, _opened(lm, beginning, usable, lead_in, examples), facts)[asked].mean())
+    def score(opened: Sequence[Prompt]) -> tuple[float, Float[Tensor, " prompts"]]:
+        """Return the mean of log p(y | x) under the mixture, and of log p(y | x, t) under each prompt."""
+        of_pairs = _scores(lm, opened, facts).double().masked_fill(~asked, -torch.inf)
+        of_facts = of_pairs.logsumexp(1) - asked.sum(1).log()
+        by_prompt = of_pairs.masked_fill(~asked, 0.0).sum(0) / asked.sum(0)
+        return float(of_facts[asked.any(1)].mean()), by_prompt
 
-    fits = all(shown) and bool(shown) and _fit(lm, _opened(lm, beginning, usable, shown=shown), facts)
-    return ContextScores(
-        lead_ins={text: mean(text) for text in LEAD_INS},
-        shots={SHOTS: mean(NO_LEAD_IN, shown)} if fits else {},
-        least=-0.5 * log(lm.word_count) * fmean(len(_spaced(lm, fact.y)) for fact in facts),
-    )
+    lead_ins = {text: score(_opened(lm, beginning, usable, text))[0] for text in LEAD_INS}
+    shots, template = {}, None
+    opened = _opened(lm, beginning, usable, shown=shown) if shown and all(shown) else []
+    if opened and _fit(lm, opened, facts):
+        shots[SHOTS], by_prompt = score(opened)
+        if shares:
+            template = usable[int(by_prompt.nan_to_num(nan=-torch.inf).argmax())].text
+            opened = _opened(lm, beginning, usable, shown=shown, template=template)
+            shots[SHOTS] = score(opened)[0]
+    least = -0.5 * log(lm.word_count) * fmean(len(_spaced(lm, fact.y)) for fact in facts)
+    return ContextScores(lead_ins=lead_ins, shots=shots, least=least, template=template)
 
 
 def _spaced(lm: FrozenLM, text: str) -> list[int]:
     return lm.wording.encode(text, Place.SPACED)
 
 
-def _examples_for(lm: FrozenLM, relation: Relation, prompts: int) -> list[Shown]:
-    """Return examples for each of the prompts; none at all where the relation has too few facts for them."""
+def _examples_for(lm: FrozenLM, relation: Relation, prompts: int, *, shares: bool) -> list[Shown]:
+    """Return examples for each of the prompts, or the same for all; none at all where the relation has too few facts
+    for them."""
     if len({fact.x for fact in relation.train}) < _FACTS_FOR_EXAMPLES:
         return []
     facts = writable_facts(lm, MixtureSpec(), relation.train[:_FACTS_TO_DRAW_FROM])
-    return [draw_examples(facts, SHOTS, 0, number) for number in range(prompts)]
+    return [draw_examples(facts, SHOTS, 0, 0 if shares else number) for number in range(prompts)]
 
 
 def _distinct(lm: FrozenLM) -> dict[Begin, Beginning]:
@@ -319,18 +342,24 @@ def _opened(
     templates: Sequence[Template],
     lead_in: str = NO_LEAD_IN,
     shown: Sequence[Shown] = (),
+    template: str | None = None,
 ) -> list[Prompt]:
-    """Return the templates' prompts after a lead-in, or each after its examples."""
+    """Return the templates' prompts after a lead-in, or each after its examples, which can all be written in the words
+    of one template."""
     prompts, _ = usable_prompts(lm, templates, beginning)
     spec = MixtureSpec(lead_in=lead_in)
+    if template is not None:
+        begin = next(name for name, one in lm.beginnings.items() if one == beginning)
+        shared = {"begin": begin, "shots": 0, "opening": "shared", "opening_template": template}
+        spec = SettledMixtureSpec.model_validate({**spec.model_dump(), **shared})
     own = shown or [()] * len(prompts)
     return [with_context(lm, prompt, spec, examples) for prompt, examples in zip(prompts, own, strict=True)]
 
 
-def _scores(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> Float[Tensor, " pairs"]:
+def _scores(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> Float[Tensor, "facts prompts"]:
     """Return log p(y | x, t) of each pair: of all of y's tokens, but not of what ends the answer, since how a template
     continues after y says nothing about whether y is known."""
-    return _untuned_log_probs(lm, prompts, facts, with_end=False).flatten()
+    return _untuned_log_probs(lm, prompts, facts, with_end=False)
 
 
 def _fit(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> bool:

@@ -95,23 +95,22 @@ class LongAnswers:
         return self.reader.of_all_prompts(tuned, total.view(len(rows), len(tuned.kept)), dropped=-torch.inf)
 
     @torch.no_grad()
-    def sureness(
+    def certainty_of_blanks(
         self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"], longest: int
     ) -> Float[Tensor, "facts prompts lengths"]:
-        """Return s_m(t, x), for up to this many blanks: the log of the largest probability of a token that can be part
-        of an answer at the first of m blanks; 0 for dropped prompts."""
+        """Return s_m(t, x), for up to this many blanks: minus the sum of the entropies at all m blanks, none of which
+        is filled in; 0 for dropped prompts."""
         texts, prompts = all_pairs(rows, tuned)
         lengths = torch.arange(1, longest + 1, device=self.lm.device).repeat(len(texts))
         texts, prompts = (each.repeat_interleave(longest) for each in (texts, prompts))
         blanks = torch.full((len(texts), longest), self.lm.special.mask, device=self.lm.device)
-        ys = AnswerTokens(blanks, lengths, torch.zeros_like(lengths), torch.ones_like(lengths))
-        never = torch.tensor(self.never, dtype=torch.long, device=self.lm.device)
+        ys = AnswerTokens(blanks, lengths, torch.zeros_like(lengths), lengths)
         found = torch.zeros(len(texts), dtype=self.lm.parameter_dtype, device=self.lm.device)
         for chosen, batch in self.reader.sentences(tuned, self.table, xs, texts, prompts, ys):
-            logits = self.lm.logits(batch, tuned.vectors, tuned.deltas)
-            log_total = logits.logsumexp(1)
-            self.reader.refuse_not_finite(batch.read_pairs, prompts[chosen], log_total)
-            found[chosen] = logits.index_fill(1, never, -torch.inf).amax(1) - log_total
+            for some, probabilities, log_total in self.lm.distributions(batch, tuned.vectors, tuned.deltas):
+                pairs = batch.read_pairs[some]
+                self.reader.refuse_not_finite(pairs, prompts[chosen], log_total)
+                found.index_add_(0, chosen[pairs], -torch.special.entr(probabilities).sum(1))
         return self.reader.of_all_prompts(tuned, found.view(len(rows), len(tuned.kept), longest), dropped=0.0)
 
     def end_of(self, prompt: int) -> int | None:
@@ -282,11 +281,11 @@ def length_log_probs(lengths: Sequence[int], most: int = 10) -> Float[Tensor, " 
 
 
 class Lengths(nn.Module):
-    """p(m | r, x, t) = softmax over m of c_m + β s_m(t, x), s_m being the log of the largest probability that the LM
-    gives to a token at the first of m blanks.
+    """p(m | r, x, t) = softmax over m of c_m + β s_m(t, x), s_m being how certain a prompt is of what stands at m
+    blanks: minus the sum of their entropies.
 
     c starts at log p(m | r) and β at 0, which is p(m | r). No gradient goes through s: prompts are tuned to be right,
-    not to be sure.
+    not to be certain.
     """
 
     def __init__(self, log_lengths: Sequence[float], **like: Any) -> None:
@@ -297,14 +296,15 @@ class Lengths(nn.Module):
         """c."""
         self.slope = nn.Parameter(torch.zeros((), **like))
         """β."""
+        self.requires_grad_(False)  # until they are fitted, after all else
 
-    def forward(self, sureness: Float[Tensor, "*pairs lengths"]) -> Float[Tensor, "*pairs lengths"]:
-        """Return log p(m | r, x, t) from s_m(t, x)."""
-        return (self.logits + self.slope * sureness).log_softmax(-1)
+    def forward(self, certainty: Float[Tensor, "*pairs lengths"]) -> Float[Tensor, "*pairs lengths"]:
+        """Return c_m + β s_m(t, x) from s_m(t, x)."""
+        return self.logits + self.slope * certainty
 
     @property
     def are_fixed(self) -> bool:
-        """Whether they are p(m | r), and no gradient is wanted that would change them: s need not be read."""
-        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters()):
+        """Whether they are p(m | r), and are not being fitted: s need not be read."""
+        if any(parameter.requires_grad for parameter in self.parameters()):
             return False
         return not self.slope.any() and torch.equal(self.logits, self.logits.new_tensor(self.initial))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import torch
@@ -38,9 +38,16 @@ class PairReader:
     """The questions that the prompts of a mixture ask about facts, read by the LM."""
 
     def __init__(
-        self, lm: FrozenLM, prompts: Sequence[Prompt], *, reads_x: bool, rows: TokenRows | None = None
+        self,
+        lm: FrozenLM,
+        prompts: Sequence[Prompt],
+        *,
+        reads_x: bool,
+        until_y: bool = False,
+        rows: TokenRows | None = None,
     ) -> None:
-        self._lm, self._prompts, self._reads_x = lm, prompts, reads_x
+        """Read x itself if `reads_x`, with a causal LM also the prompt's words after it if `until_y`."""
+        self._lm, self._prompts, self._reads_x, self._until_y = lm, prompts, reads_x, until_y
         self.rows = token_rows(prompts) if rows is None else rows
         """The rows of the vectors that each prompt's tokens have."""
         self._longest_known: tuple[Words, int] | None = None
@@ -52,9 +59,23 @@ class PairReader:
 
     @cached_property
     def x_table(self) -> QuestionTable:
-        """The questions after x itself."""
+        """The questions after x itself, and after the words up to y if these are read."""
         lm = self._lm
-        return self.table_of([lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in self._prompts])
+        ask = lm.family.ask_question if self._until_y else lm.family.ask_x
+        questions = [ask(prompt.tokens, lm.wording, lm.special) for prompt in self._prompts]
+        if self._until_y and self._lm.family.reads_questions and self._begin_alike(questions):
+            # x is equally probable with all of them, which says nothing about any: only the words after it are read.
+            questions = [replace(question, reads_x=False, read_after_x=True) for question in questions]
+        return self.table_of(questions)
+
+    def _begin_alike(self, questions: Sequence[Question]) -> bool:
+        """Tell whether all questions have the same tokens before x, with the same vectors."""
+        lefts = [next(iter(question.streams.values())).left for question in questions]
+        read = {
+            tuple((token.id, rows[token.prompt_token] if token.prompt_token >= 0 else -1) for token in left)
+            for left, rows in zip(lefts, self.rows, strict=True)
+        }
+        return len(read) == len({prompt.tokens.x_place for prompt in self._prompts}) == 1
 
     @cached_property
     def y_places(self) -> Int[Tensor, " prompts"]:
@@ -71,13 +92,14 @@ class PairReader:
         """What the sentences that ask for y have in common, for LMs that share it."""
         return SharedPrefixes(self._lm, self._prompts, self.y_table, self.x_places, self.rows)
 
-    def keeping(self, *many_xs: Words) -> AbstractContextManager[None]:
-        """Cache, inside the block, what the LM computes for these x's and never changes, as far as memory allows."""
+    def keeping(self, *many_xs: Words, unchanged: bool = False) -> AbstractContextManager[None]:
+        """Cache, inside the block, what the LM computes for these x's and never changes, as far as memory allows; if
+        nothing that is tuned changes inside the block, also what comes before x."""
         if not self._lm.shares_prefixes:
             return nullcontext()
         asked = [xs for xs in many_xs if xs.lengths.shape[1]]
         fitting = [xs for xs in asked if self._lm.can_share(int(self.longest_question(xs).max()))]
-        return self.shared_prefixes.keeping(*fitting)
+        return self.shared_prefixes.keeping(*fitting, unchanged=unchanged)
 
     # ── log-probabilities ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -98,7 +120,7 @@ class PairReader:
         return self.of_all_prompts(tuned, _unsort(parts, order).view(len(rows), len(tuned.kept)), dropped=-torch.inf)
 
     def log_p_x(self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
-        """Return log p(x | t), with gradients; 0 for dropped prompts."""
+        """Return log p(x | t), or that of x and the prompt's words up to y, with gradients; 0 for dropped prompts."""
         of_pairs, columns = all_pairs(rows, tuned)
         read = self.reading(tuned, len(rows) * self.bytes_of_fact(xs))
         parts, order = [], []
@@ -174,7 +196,7 @@ class PairReader:
         """
         longest = self._longest_tokens(xs)
         tokens = (longest + answer - 1) * sentences + (longest if self._reads_x else 0)
-        reads = max(answer, sentences) + (int(xs.lengths.max()) if self._reads_x else 0)
+        reads = max(answer, sentences) + (self.x_table.most_reads(xs) if self._reads_x else 0)
         number = torch.finfo(self._lm.dtype).bits // 8
         return len(self._prompts) * (tokens * self._bytes_of_token + reads * number * self._lm.vocabulary_size)
 
@@ -182,8 +204,9 @@ class PairReader:
         """Return the most tokens that are read for one of these x's; cached, since every step needs it."""
         if self._longest_known is None or self._longest_known[0] is not xs:
             longest = int(self.longest_question(xs).max())
-            if self._lm.can_share(longest) and not self._reads_x:
+            if self._lm.can_share(longest) and (not self._reads_x or self._may_share(self.x_table)):
                 longest -= self.shared_prefixes.least(xs)
+                longest += int(xs.lengths.max()) if self._reads_x else 0  # x itself is read with every prompt
             self._longest_known = xs, longest
         return self._longest_known[1]
 
@@ -192,6 +215,13 @@ class PairReader:
         number = torch.finfo(self._lm.dtype).bits // 8
         # For each token and layer: the inputs of norms, projections and activations; twice as much in Llama as in BERT.
         return sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
+
+    def _may_share(self, table: QuestionTable) -> bool:
+        """Tell whether the sentences of a table begin as those that ask for y, so that what these share is the same."""
+        if table is not self.__dict__.get("x_table"):
+            return True
+        lefts = (next(iter(prompt.question.streams.values())).left for prompt in self._prompts)
+        return self._until_y and all(lefts)
 
     def must_recompute(self, tokens: int) -> bool:
         """Tell whether this many tokens are too many to keep everything that gradients need, so that each batch is read
@@ -256,7 +286,7 @@ class PairReader:
         What sentences share, which the LM need read only once, is the past of each batch.
         """
         lengths = table.lengths(xs, texts, prompts)
-        reads = int(xs.lengths.max()) if table.reads_x else 1
+        reads = table.most_reads(xs)
         if ys is not None:
             lengths, reads = lengths + ys.lengths, int(ys.reads.max())
 
@@ -265,7 +295,7 @@ class PairReader:
                 return table.batch(xs, texts[chosen], prompts[chosen])
             return table.answer_batch(xs, texts[chosen], prompts[chosen], ys.of(chosen))
 
-        if table.reads_x or not len(texts) or not self._lm.can_share(int(lengths.max())):
+        if not (self._may_share(table) and len(texts) and self._lm.can_share(int(lengths.max()))):
             for chosen in self.batches(lengths, reads):
                 yield chosen, batch_of(chosen)
             return

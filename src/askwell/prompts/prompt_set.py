@@ -17,7 +17,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
 from askwell.lms.vocabulary import TokenWords
 from askwell.prompts.context import ExampleTable, Shown, choose_examples, renormalised
-from askwell.prompts.long_answers import Lengths, LongAnswers
+from askwell.prompts.long_answers import Lengths, LogLengths, LongAnswers
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import RANDOM, LeftOutPrompt, initial_vectors, usable_prompts, with_context
 from askwell.prompts.weights import WEIGHTINGS, Evidence, Representation, initial_weights
@@ -94,7 +94,8 @@ class PromptSet(nn.Module):
         self.spec = self.spec.model_copy(update={"weighting": weighting})
         kind, templates = WEIGHTINGS[weighting], [prompt.template for prompt in self.prompts[:: self.spec.copies]]
         # What depends only on the prompts: their questions, put to the LM in batches.
-        self.pairs = PairReader(self.lm, self.prompts, reads_x="x" in kind.reads)
+        until_y = "question" in kind.reads
+        self.pairs = PairReader(self.lm, self.prompts, reads_x=until_y or "x" in kind.reads, until_y=until_y)
         self.__dict__.pop("long_answers", None)  # which read with the former ones
         self.weighting = kind(initial_weights(templates, self.spec).log().to(self.vectors))
         self.representation = Representation(self.lm) if "kind" in kind.reads else None
@@ -168,7 +169,8 @@ class PromptSet(nn.Module):
         return int(light.sum())
 
     def log_p_x(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
-        """Return log p(x | t): how probable each prompt finds x itself."""
+        """Return log p(x | t): how probable each prompt finds x itself, or x and its own words up to y, if that is what
+        the weights depend on."""
         return self.pairs.log_p_x(self.tuned, xs, rows)
 
     def evidence(
@@ -179,7 +181,7 @@ class PromptSet(nn.Module):
         if self.representation is not None:
             return self.representation(xs, rows)
         reads = self.weighting.reads
-        signals = [self.log_p_x(xs, rows)] if "x" in reads else []
+        signals = [self.log_p_x(xs, rows)] if "x" in reads or "question" in reads else []
         if "answers" in reads:
             signals.append(self.pairs.certainty(self.tuned, xs, rows) if certainty is None else certainty)
         return torch.stack(signals, dim=2) if len(signals) > 1 else signals[0] if signals else None
@@ -187,8 +189,12 @@ class PromptSet(nn.Module):
     def log_weights_for(
         self, xs: Words, rows: Int[Tensor, " facts"], evidence: Evidence | None = None
     ) -> Float[Tensor, "facts prompts"]:
-        """Return the log-weight of each prompt for each fact, among those that do not show its x as an example."""
+        """Return the log-weight of each prompt for each fact, among those that do not show its x as an example; those
+        that follow from how certain prompts are of their answers depend on learned lengths, unless what speaks for the
+        prompts is given."""
         if evidence is None:
+            if self.lengths is not None and self._weighs_by_answers:
+                return self.weights_and_lengths(xs, rows, self.lengths.initial)[0]
             evidence = self.evidence(xs, rows)
         log_weights = self.weighting(evidence if self.weighting.depends_on_x else None, len(rows))
         if self.example_table is None:
@@ -205,15 +211,52 @@ class PromptSet(nn.Module):
 
     def log_lengths_for(
         self, xs: Words, rows: Int[Tensor, " facts"], log_lengths: Sequence[float], tuned: Tuned | None = None
-    ) -> Float[Tensor, " lengths"] | Float[Tensor, "facts prompts lengths"] | None:
+    ) -> LogLengths | None:
         """Return log p(m | r, x, t) of a masked LM's answers, or log p(m | r) where that is what it is; None without
-        lengths. The lengths that were learned are those of answers that begin at the same p(m | r)."""
+        lengths."""
+        if not self.has_learned(log_lengths):
+            return self._fixed_lengths(log_lengths)
+        certainty = self.long_answers.certainty_of_blanks(tuned or self.tuned, xs, rows, len(log_lengths))
+        assert self.lengths is not None
+        return self.lengths(certainty).log_softmax(-1)
+
+    def weights_and_lengths(
+        self, xs: Words, rows: Int[Tensor, " facts"], log_lengths: Sequence[float]
+    ) -> tuple[Float[Tensor, "facts prompts"], LogLengths | None]:
+        """Return log p(t | r, x), and what `log_lengths_for` gives, for which the LM reads everything once."""
+        log_weights = self.log_weights_for(xs, rows, self.evidence(xs, rows))
+        if not self.has_learned(log_lengths):
+            return log_weights, self._fixed_lengths(log_lengths)
+        certainty = self.long_answers.certainty_of_blanks(self.tuned, xs, rows, len(log_lengths))
+        return self.weigh_lengths(log_weights, certainty)
+
+    def weigh_lengths(
+        self, log_weights: Float[Tensor, "facts prompts"], certainty: Float[Tensor, "facts prompts lengths"]
+    ) -> tuple[Float[Tensor, "facts prompts"], Float[Tensor, "facts prompts lengths"]]:
+        """Return log p(t | r, x) and log p(m | r, x, t), given how certain prompts are of what stands at m blanks.
+
+        A prompt that fits x is certain with the right number of blanks alone. So where certainty speaks for prompts,
+        prompts and lengths are weighed together: p(t, m | r, x) ∝ p(t | r, x) exp(c_m + β s_m(t, x)).
+        """
+        assert self.lengths is not None
+        scores = self.lengths(certainty)
+        if self._weighs_by_answers:
+            log_weights = (log_weights + scores.logsumexp(-1)).log_softmax(1)
+        return log_weights, scores.log_softmax(-1)
+
+    @property
+    def _weighs_by_answers(self) -> bool:
+        return "answers" in self.weighting.reads
+
+    def has_learned(self, log_lengths: Sequence[float]) -> bool:
+        """Tell whether lengths were learned, or are being learned, for answers that begin at this p(m | r)."""
+        learned = self.lengths
+        return learned is not None and learned.initial == tuple(log_lengths) and not learned.are_fixed
+
+    def _fixed_lengths(self, log_lengths: Sequence[float]) -> Float[Tensor, " lengths"] | None:
         if not log_lengths:
             return None
-        learned = self.lengths
-        if learned is None or learned.initial != tuple(log_lengths) or learned.are_fixed:
-            return torch.tensor(log_lengths, dtype=self.lm.parameter_dtype, device=self.lm.device)
-        return learned(self.long_answers.sureness(tuned or self.tuned, xs, rows, len(log_lengths)))
+        return torch.tensor(log_lengths, dtype=self.lm.parameter_dtype, device=self.lm.device)
 
     def is_own_example(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, " facts"]:
         """Tell, for each fact, whether all prompts still in use show its x, so that it cannot be asked fairly."""

@@ -2,9 +2,10 @@
 
 Nothing that a causal LM computes for a token depends on what comes after it. So the words before x are read once for
 all facts, and get the gradients of all of them; x, if no tuned word comes before it, is read once for all prompts, and
-only once during the whole tuning, because its keys and values never change. Everything after them continues from the
-cached keys and values (`lms/walks/past.py`). An opening that prompts share is read once for all facts and prompts, and
-an x right behind it once for all prompts; gradients go through x's keys and values into the opening.
+only once during the whole tuning, because its keys and values never change. While nothing is tuned, as in an
+evaluation, the words before x are read only once, too. Everything after them continues from the cached keys and values
+(`lms/walks/past.py`). An opening that prompts share is read once for all facts and prompts, and an x right behind it
+once for all prompts; gradients go through x's keys and values into the opening.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -90,6 +91,8 @@ class SharedPrefixes:
         self._first_of_kind = [numbers.index(kind) for kind in range(len(kinds))]
         self._constant = [kind for kind, first in enumerate(self._first_of_kind) if self._openings[first] is None]
         self._kept: list[tuple[Words, dict[int, Past]]] = []
+        self._unchanged: dict[Any, Past] | None = None
+        """What was read before x, while nothing that is tuned changes; None if it may change."""
 
     def least(self, xs: Words) -> int:
         """Return the fewest tokens that a sentence of these x's has in common with others."""
@@ -97,10 +100,12 @@ class SharedPrefixes:
         return int(torch.where(self._kinds < 0, self._left_lengths, self._left_lengths + shortest - 1).min())
 
     @contextmanager
-    def keeping(self, *many_xs: Words) -> Generator[None]:
-        """Cache, inside the block, what is constant for these x's, as far as there is memory for it."""
-        before, left_over = self._kept, memory_limit(self._lm.device)
-        self._kept = list(before)
+    def keeping(self, *many_xs: Words, unchanged: bool = False) -> Generator[None]:
+        """Cache, inside the block, what is constant for these x's, as far as there is memory for it; if nothing that is
+        tuned changes inside the block, also what comes before x."""
+        before, left_over = (self._kept, self._unchanged), memory_limit(self._lm.device)
+        self._kept = list(self._kept)
+        self._unchanged = {} if unchanged else None
         try:
             for xs in many_xs:
                 size = self._bytes_of(xs)
@@ -110,7 +115,7 @@ class SharedPrefixes:
                     self._kept.append((xs, {kind: self._read_xs(xs, every, kind) for kind in self._constant}))
             yield
         finally:
-            self._kept = before
+            self._kept, self._unchanged = before
 
     def of(
         self,
@@ -125,38 +130,53 @@ class SharedPrefixes:
     ) -> Iterator[SharedPrefix]:
         """Yield all pairs with their pasts, grouped by table; a token that is read is never in the past."""
         kinds = self._kinds[prompts]
-        opened: dict[_SharedOpening, Past] = {}
-        kept = read_again(self._lm.kept, when=recompute)
+        known = {} if self._unchanged is None or torch.is_grad_enabled() else self._unchanged
+        kept = partial(read_again(self._lm.kept, when=recompute), vectors=vectors, deltas=deltas)
         for kind in kinds.unique().tolist():
             pairs = (kinds == kind).nonzero()[:, 0]
             lengths = self._left_lengths[prompts[pairs]]
             opening = self._openings[int(prompts[pairs[0]])]
-            if opening is not None and opening not in opened:
-                first = torch.tensor([opening.prompt], device=self._lm.device)
-                whole = self._table.batch(xs, torch.zeros_like(first), first)
-                opened[opening] = kept(whole.until(torch.full_like(first, opening.length)), vectors, deltas)
             if kind >= 0:
                 lengths = lengths + xs.lengths[self._x_places[prompts[pairs]], texts[pairs]]
             if kind >= 0 and opening is None:
                 past, place = self._of_xs(xs, texts[pairs], kind)
-            else:
-                asked, place = (prompts if kind < 0 else texts)[pairs].unique(return_inverse=True)
-                by = asked if kind < 0 else torch.full_like(asked, self._first_of_kind[kind])
-                of_xs = torch.zeros_like(asked) if kind < 0 else asked
-                until = self._left_lengths[by]
-                if kind >= 0:
-                    until = until + xs.lengths[self._x_places[by], asked]
-                begun = self._table.batch(xs, of_xs, by).until(until)
-                if opening is None:
-                    past = kept(begun, vectors, deltas)
-                else:
-                    before = opened[opening].of(torch.zeros_like(asked))
-                    begun = replace(begun, read_positions=before.paths.lengths)  # read at its first own token
-                    own = kept(begun.after(before.paths.lengths, before), vectors, deltas)
-                    past = before.with_own(own)
+            elif kind >= 0:
+                asked, place = texts[pairs].unique(return_inverse=True)
+                past = self._begun(xs, asked, torch.full_like(asked, self._first_of_kind[kind]), kept, known)
+            else:  # words before x, which are the same for all x's
+                asked, place = prompts[pairs].unique(return_inverse=True)
+                name = tuple(asked.tolist())
+                if name not in known:
+                    known[name] = self._begun(xs, None, asked, kept, known)
+                past = known[name]
             lengths = torch.minimum(lengths, first_reads[pairs])
             paths = Paths(past.paths.rows[place], lengths)
             yield pairs, lengths, Past(past.kept, paths)
+
+    def _begun(
+        self,
+        xs: Words,
+        texts: Int[Tensor, " asked"] | None,
+        prompts: Int[Tensor, " asked"],
+        kept: Callable[..., Past],
+        known: dict[Any, Past],
+    ) -> Past:
+        """Read what comes before x under some prompts, or with these x's up to their ends; a shared opening is read
+        unless it is known."""
+        until = self._left_lengths[prompts]
+        of_xs = torch.zeros_like(prompts) if texts is None else texts
+        if texts is not None:
+            until = until + xs.lengths[self._x_places[prompts], texts]
+        begun, opening = self._table.batch(xs, of_xs, prompts).until(until), self._openings[int(prompts[0])]
+        if opening is None:
+            return kept(begun)
+        if opening not in known:
+            first = torch.tensor([opening.prompt], device=self._lm.device)
+            whole = self._table.batch(xs, torch.zeros_like(first), first)
+            known[opening] = kept(whole.until(torch.full_like(first, opening.length)))
+        before = known[opening].of(torch.zeros_like(prompts))
+        begun = replace(begun, read_positions=before.paths.lengths)  # read at its first own token
+        return before.with_own(kept(begun.after(before.paths.lengths, before)))
 
     def _of_xs(self, xs: Words, texts: Int[Tensor, " pairs"], kind: int) -> tuple[Past, Int[Tensor, " pairs"]]:
         """Return the pasts of x's, and which of them belongs to each pair."""

@@ -15,9 +15,10 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.hooked import watching_layers
 from askwell.specs.mixture_spec import MixtureSpec, WeightingName
 
-Signal = Literal["x", "answers", "kind"]
-"""What can speak for a prompt, given x: log p(x | t), for which the LM reads every question once more, how certain the
-prompt is of its answer, or what kind of x it is, f(x), for which the LM reads x alone, once."""
+Signal = Literal["x", "question", "answers", "kind"]
+"""What can speak for a prompt, given x: log p(x | t), for which the LM reads every question once more, or in a causal
+LM that of x and the prompt's words between x and y; how certain the prompt is of its answer; or what kind of x it is,
+f(x), for which the LM reads x alone, once."""
 Evidence = Float[Tensor, "facts each *signals"]
 """What a weighting reads of each fact: a number for each prompt, several of them on a further axis, or f(x)."""
 
@@ -106,6 +107,13 @@ class CombinedWeights(DataDependentWeights):
     reads = ("x", "answers")
 
 
+class QuestionWeights(DataDependentWeights):
+    """p(t | r, x) ∝ p(t | r) p(x, q | t)^(1/T) exp(-H/T'), q being the prompt's words between x and y: a prompt weighs
+    more if its words are what the LM expects after x. Only a causal LM can be asked for q; others have p(x | t)."""
+
+    reads = ("question", "answers")
+
+
 class GateWeights(Weighting):
     """p(t | r, x) ∝ p(t | r) exp(u · f(x)): each prompt has learned which x's it suits; with u = 0 it is static."""
 
@@ -128,6 +136,7 @@ WEIGHTINGS: dict[WeightingName, type[Weighting]] = {
     "data-dependent": DataDependentWeights,
     "certainty": CertaintyWeights,
     "combined": CombinedWeights,
+    "question": QuestionWeights,
     "gate": GateWeights,
 }
 

@@ -119,7 +119,7 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
         parts += ["EM"] if training.method == "em" else []
         parts += ["annealed"] if training.anneal < 1 else []
     parts += ["product"] if mixture.combine == "product" else []
-    parts += [mixture.weighting] if mixture.weighting != "static" else []
+    parts += [mixture.weighting] if mixture.weighting not in ("auto", "static") else []
     parts += [mixture.initial] if mixture.initial != "words" else []
     parts += [f"{mixture.copies} copies"] if mixture.copies > 1 else []
     parts += ["lead-in"] if mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN) else []

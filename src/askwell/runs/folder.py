@@ -28,7 +28,7 @@ from askwell.evaluation.outcomes import (
     write_golds,
     write_outcomes,
 )
-from askwell.files import need_writable_folder, problem_in, read_saved, write_whole, writing
+from askwell.files import need_writable_folder, problem_in, read_saved, run_like, write_whole, writing
 from askwell.mixture.learned_from import CONFIG
 from askwell.runs.record import (
     CONTROLS,
@@ -265,7 +265,7 @@ def place_of(run: Run) -> tuple[Any, ...]:
 def run_folders(path: Path) -> list[Path]:
     """List the folders of the runs at a path, sorted; empty if there are none."""
     if not path.exists():
-        raise BadFile(path, "there is no such folder")
+        raise BadFile(path, f"there is no such folder{run_like(path)}")
     if not path.is_dir():
         raise BadFile(path, "this is a file; name the folder of a run, a folder of runs, or a store")
     if is_run(path):

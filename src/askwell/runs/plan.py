@@ -1,15 +1,12 @@
-"""From a sweep's file to its runs: which are done, which are left, and about how long the rest will take."""
+"""From a sweep to its runs: which are done, which are left, and about how long the rest will take."""
 
-import tomllib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
-
-from pydantic import BaseModel, ValidationError
 
 from askwell.answers.candidates import Candidates, load_candidates
 from askwell.answers.encode import needs_any_length
@@ -19,8 +16,7 @@ from askwell.data.names import data_folder, find, load_prompts, load_relation, r
 from askwell.data.split import sample
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIXES
-from askwell.errors import AskwellError, BadFile, NoPrompts, NothingLeft, did_you_mean
-from askwell.files import read_text
+from askwell.errors import AskwellError, BadFile, NoPrompts, NothingLeft
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import limited_threads
@@ -31,39 +27,9 @@ from askwell.runs.build_spec import build_run_spec
 from askwell.runs.store import FailedRun, Store
 from askwell.runs.worker import LMKey, RunTask
 from askwell.specs.mixture_spec import MixtureSpec
-from askwell.specs.run_spec import LMChoice, RunSpec, Setting, SweepSpec
+from askwell.specs.run_spec import LMChoice, RunSpec, SweepSpec
 from askwell.training.loop import Objective
 from askwell.training.schedule import schedule_of, scored_dev_facts
-
-
-def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
-    """Read the sweep that a TOML file describes; keys in `instead` override the file's."""
-    try:
-        table = tomllib.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise BadFile(path, f"is not TOML: {error}") from None
-    try:
-        return SweepSpec.model_validate({**table, **(instead or {})})
-    except ValidationError as error:
-        raise BadFile(path, "; ".join(_in_words(problem) for problem in error.errors())) from None
-
-
-def _in_words(problem: Any) -> str:
-    """Describe one problem, with the key as it is written in the file."""
-    parts = [str(part) for part in problem["loc"]]
-    if parts[:1] == ["settings"] and parts[2:3] in (["mixture"], ["training"]):
-        # Settings are flat in the file; which of the two specs a key belongs to does not matter to the reader.
-        del parts[2]
-    key = ".".join(parts)
-    if problem["type"] == "extra_forbidden":
-        table: type[BaseModel] = {"lms": LMChoice, "settings": Setting}.get(parts[0], SweepSpec)
-        above = ".".join(parts[:-1])
-        meant = did_you_mean(parts[-1], tuple(table.model_fields))
-        return f"{above + ': ' if above else ''}there is no key {parts[-1]!r}{meant}"
-    if problem["type"] == "missing":
-        return f"{key} is missing"
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}" if key else message
 
 
 @contextmanager
@@ -101,6 +67,8 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Grid
                 try:
                     read = load_prompts(sources, relation=relation, data=data)
                     drawn = sample_prompts(read, sweep.most_prompts.get(name), f"{sweep.facts_seed} {relation.name}")
+                    if sweep.joined_punctuation:
+                        drawn = tuple({one.joined.text: one.joined for one in drawn}.values())
                     cells.append(GridCell(relation, name, drawn))
                 except NoPrompts as missing:
                     without.append(f"{relation.name} has no {name} prompts: {missing}")
@@ -317,7 +285,8 @@ def work_of(spec: RunSpec, relation: Relation) -> float:
     """Return the work of a run, in units of asking one pair."""
     prompts = len(spec.templates) * spec.mixture.copies
     prior = min(MOST_XS_OF_PRIOR, len({fact.x for fact in relation.train}))
-    work = float(prompts * (len(relation.dev) + len(relation.test) + prior))
+    dev = 0 if spec.best_only and spec.training is None else len(relation.dev)
+    work = float(prompts * (dev + len(relation.test) + prior))
     if spec.training is not None and relation.train:
         train = len(relation.train)
         dev = scored_dev_facts(spec.training, facts=train, dev_facts=len(relation.dev), prompts=prompts)

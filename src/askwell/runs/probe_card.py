@@ -1,7 +1,8 @@
 """What an LM knows, counted from the runs of a probe: by relation, in all, in parts, and beside other LMs.
 
 Of two tuned settings, each relation's is the one that is better on dev, so that its test score is not a choice.
-Means are macro: every relation counts the same. What is said of single facts is said of the first seed.
+Means are macro: every relation counts the same. What is said of single facts is said of the first seed. Where a search
+was cut, a score has two bounds.
 """
 
 from bisect import bisect_right
@@ -37,6 +38,8 @@ class AskedRelation:
     facts: int
     scores: dict[str, float]
     """By setting."""
+    at_least: dict[str, float]
+    """By setting: the score if every fact whose search was cut has a better answer."""
     bits: dict[str, float | None]
     """By setting: bits of the right answer beyond the best control."""
     tuned: str
@@ -95,6 +98,8 @@ class LMCard:
     """By setting: facts that count as right because the search was cut before a better answer was found."""
     scores: dict[str, float]
     """The mean over relations, by setting."""
+    at_least: dict[str, float]
+    """By setting: the mean if every fact whose search was cut has a better answer."""
     bits: dict[str, float | None]
     by_seed: dict[str, tuple[float, ...]]
     """The mean over relations with each seed, for settings that have several on all relations."""
@@ -221,6 +226,7 @@ def _of_lm(lm: str, relations: Mapping[str, _Of], missing: tuple[str, ...]) -> L
         left_out=sum(_first(of, HARD).left_out for of in relations.values()),
         unsettled={name: sum(_first(of, name).unsettled for of in relations.values()) for name in asked[0].scores},
         scores={name: fmean(one.scores[name] for one in asked) for name in asked[0].scores},
+        at_least={name: fmean(one.at_least[name] for one in asked) for name in asked[0].at_least},
         bits={name: _mean_of_known([one.bits[name] for one in asked]) for name in asked[0].bits},
         by_seed=_by_seed(relations),
         tuned=fmean(one.tuned_score for one in asked),
@@ -253,6 +259,7 @@ def _relation(of: _Of) -> AskedRelation:
         kind=first.kind,
         facts=len(run.facts),
         scores={name: fmean(run.p_at_1 for run in of[name]) for name in SETTINGS if name in of},
+        at_least={name: fmean(run.p_at_1_at_least for run in of[name]) for name in SETTINGS if name in of},
         bits={name: _mean_of_known([run.bits for run in of[name]]) for name in SETTINGS if name in of},
         tuned=chosen,
         low=100 * interval.low,

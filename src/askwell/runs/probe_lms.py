@@ -26,6 +26,7 @@ from askwell.runs.probe_results import RESULTS, ProbedRun, in_short, read_result
 from askwell.runs.store import Store, new_or_open_store
 from askwell.runs.worker import RunTask
 from askwell.specs.run_spec import SweepSpec
+from askwell.views.printable import counted
 
 
 @dataclass
@@ -77,9 +78,18 @@ class Probe:
             sum(rates.get(task.spec.lm, 0.0) * work_of(task.spec, task.relation) for task in self.to_do) / self.workers
         )
 
+    def in_short(self) -> str:
+        """Say how much is planned, and about how long it will take."""
+        relations, seeds = self.planned
+        return (
+            f"{len(relations)} of {counted(len(self.steps.relations), 'relation')}, at most "
+            f"{counted(self.spec.test_facts, 'test fact')} each, {counted(seeds, 'seed')}: "
+            f"{counted(len(self.to_do), 'run')} to do, about {max(1, round(self.seconds_left / 60))} min"
+        )
+
     def toml(self) -> str:
         """Return the plan as a file for `askwell sweep`."""
-        return sweep_toml(self._sweep(), "The plan of `askwell probe`.")
+        return sweep_toml(self._sweep(), f"The plan of `askwell probe`: {self.in_short()}.")
 
     def _sweep(self) -> SweepSpec:
         relations, seeds = self.planned

@@ -17,18 +17,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
 from askwell.data.names import data_folder, find, relations_of
 from askwell.data.testbed import PREFIXES
-from askwell.errors import AskwellError, BadFile, BadOption
+from askwell.errors import AskwellError, BadFile, BadOption, did_you_mean
 from askwell.files import problem_in, read_text, write_whole
-from askwell.runs.plan import Plan, work_of
-from askwell.runs.worker import RunTask
 from askwell.specs.base import Spec
 from askwell.specs.run_spec import SweepSpec
+
+if TYPE_CHECKING:  # what to ask is checked without torch
+    from askwell.runs.plan import Plan
+    from askwell.runs.worker import RunTask
 
 PROBE, SWEEP = "probe.toml", "sweep.toml"
 ONE, SEVERAL = "one prompt", "several prompts"
@@ -40,8 +42,8 @@ SEEDS = (0, 1, 2)
 MOST_PROMPTS = 8
 """How many prompts ensembles and mixtures have; more cost in proportion and bring out little."""
 _TRAIN, _DEV = 400, 100
-# One prompt has one opening: said, so that the default for several is no part of its run's id.
-_ONE: dict[str, Any] = {"prompts": [ONE], "opening": "own"}
+# One prompt has one opening and one weight: said, so that the defaults for several are no part of its run's id.
+_ONE: dict[str, Any] = {"prompts": [ONE], "opening": "own", "weighting": "static"}
 _BARE = {"lead_in": "none", "shots": 0, "opening": "own"}
 _SETTINGS: dict[str, dict[str, Any]] = {
     HARD: {**_ONE, "tuned": False, **_BARE},
@@ -57,6 +59,8 @@ _PROMPTS: dict[str, tuple[str, ...]] = {
     **{prefix.rstrip(":"): tuple(f"{prefix}{kind}" for kind in ("single", "paraphrased")) for prefix in PREFIXES},
 }
 """The prompts of a set, the manual ones first; those of other sets have the name of the set."""
+_TOKENISED = (*_LAMA, "google_re", "conceptnet")
+"""Sets whose prompts have a space before punctuation: the LMs that write answers out are not used to it."""
 
 
 class ProbeSpec(Spec):
@@ -92,7 +96,9 @@ class ProbeSpec(Spec):
 
 
 def prompts_of(facts_of: str, given: Sequence[str] | None, data: Path | None) -> tuple[str, ...]:
-    """Return where the prompts of a set come from: as given, those published with it, or those of the same name."""
+    """Return where the prompts of a set come from: as given, those published with it, or those of the same name; raises
+    if there is no such set."""
+    _relations_of_set(facts_of, data)
     if given:
         return tuple(given)
     if facts_of in _PROMPTS:
@@ -109,13 +115,21 @@ def prompts_of(facts_of: str, given: Sequence[str] | None, data: Path | None) ->
 
 def relations_in_order(spec: ProbeSpec, data: Path | None) -> tuple[str, ...]:
     """Return the relations of the set, in the order in which they are asked."""
-    prefix = f"{spec.facts_of}:"
-    try:
-        names = sorted(relations_of(prefix if prefix in PREFIXES else spec.facts_of, data))
-    except AskwellError as error:
-        raise BadOption(f"`facts_of` {spec.facts_of}: {error}", facts_of="--set") from error
+    names = _relations_of_set(spec.facts_of, data)
     Random(spec.seed).shuffle(names)
     return tuple(names)
+
+
+def _relations_of_set(facts_of: str, data: Path | None) -> list[str]:
+    prefix = f"{facts_of}:"
+    try:
+        return sorted(relations_of(prefix if prefix in PREFIXES else facts_of, data))
+    except AskwellError as error:
+        is_unknown = isinstance(error, BadFile) and not Path(facts_of).exists()
+        known = (
+            did_you_mean(facts_of, (*(prefix.rstrip(":") for prefix in PREFIXES), *_TOKENISED)) if is_unknown else ""
+        )
+        raise BadOption(f"`facts_of` {facts_of}: {error}{known}", **{**error.options, "facts_of": "--set"}) from error
 
 
 def sweep_of(spec: ProbeSpec, relations: Sequence[str], seeds: int, store: Path) -> SweepSpec:
@@ -131,6 +145,7 @@ def sweep_of(spec: ProbeSpec, relations: Sequence[str], seeds: int, store: Path)
             "facts": list(relations),
             "prompts": {ONE: spec.prompts, SEVERAL: spec.prompts},
             "most_prompts": {ONE: 1, SEVERAL: MOST_PROMPTS},
+            "joined_punctuation": spec.facts_of in _TOKENISED,
             "train_facts": _TRAIN,
             "dev_facts": _DEV,
             "test_facts": spec.test_facts,
@@ -197,7 +212,7 @@ def write_probe(spec: ProbeSpec, sweep: SweepSpec, folder: Path) -> None:
 class Steps:
     """All work of a probe, in order: the runs of each relation, then those of each further seed."""
 
-    plan: Plan
+    plan: "Plan"
     sources: tuple[str, ...]
     """The relations as they were named, in order."""
 
@@ -212,7 +227,7 @@ class Steps:
         return [by_name[name] for name in relations]
 
     @cached_property
-    def steps(self) -> tuple[tuple[RunTask, ...], ...]:
+    def steps(self) -> "tuple[tuple[RunTask, ...], ...]":
         """Return the runs of each step, ordered by LM and setting."""
         order = {name: number for number, name in enumerate(_SETTINGS)}
         tasks = sorted(self.plan.runs, key=lambda task: order[task.spec.setting])  # stable: LMs stay together
@@ -227,14 +242,14 @@ class Steps:
 
     def seconds(self, rates: Mapping[str, float]) -> list[float]:
         """Return what each step costs on one core, at these seconds per unit of work."""
-        return [sum(rates[task.spec.lm] * work_of(task.spec, task.relation) for task in step) for step in self.steps]
+        return [sum(rates[task.spec.lm] * _work(task) for task in step) for step in self.steps]
 
     def roughly(self) -> dict[str, float]:
         """Return the seconds per unit of work of each LM as the sweep's plan measured it, before any run."""
         rates: dict[str, float] = {}
         for task in self.plan.to_do:
             if task.spec.id in self.plan.seconds:
-                rates.setdefault(task.spec.lm, self.plan.seconds[task.spec.id] / work_of(task.spec, task.relation))
+                rates.setdefault(task.spec.lm, self.plan.seconds[task.spec.id] / _work(task))
         return rates
 
     def measured(self, seconds: Mapping[str, float]) -> dict[str, float]:
@@ -243,9 +258,15 @@ class Steps:
         for lm in dict.fromkeys(task.spec.lm for task in self.steps[0]):
             done = [task for task in self.steps[0] if task.spec.lm == lm and task.spec.id in seconds]
             if done:
-                work = sum(work_of(task.spec, task.relation) for task in done)
+                work = sum(map(_work, done))
                 rates[lm] = float(f"{sum(seconds[task.spec.id] for task in done) / work:.3g}")
         return rates
+
+
+def _work(task: "RunTask") -> float:
+    from askwell.runs.plan import work_of
+
+    return work_of(task.spec, task.relation)
 
 
 def steps_within(seconds: Sequence[float], minutes: float, workers: int) -> int:

@@ -31,6 +31,8 @@ class ProbedFact(NamedTuple):
     y: str
     is_first: bool
     """Whether y is ranked first, other right answers of x left out."""
+    is_known: bool
+    """Whether that is known: y counts as first if the search for a better answer was cut."""
     log_probability: float | None
     """Of y; None if it is impossible."""
     answer: str
@@ -74,14 +76,22 @@ class ProbedRun(BaseModel):
     facts: tuple[ProbedFact, ...]
     left_out: int
     """Test facts that could not be asked."""
-    unsettled: int
-    """Facts whose search was cut before it was known whether y is the best answer."""
     environment: Environment
 
     @property
     def p_at_1(self) -> float:
         """P@1 on test, in per cent."""
         return 100 * sum(fact.is_first for fact in self.facts) / len(self.facts)
+
+    @property
+    def p_at_1_at_least(self) -> float:
+        """P@1 if every fact whose search was cut has a better answer."""
+        return self.p_at_1 - 100 * self.unsettled / len(self.facts)
+
+    @property
+    def unsettled(self) -> int:
+        """Facts whose search was cut before it was known whether y is the best answer."""
+        return sum(not fact.is_known for fact in self.facts)
 
     @property
     def seconds(self) -> float:
@@ -103,6 +113,7 @@ class ProbedRun(BaseModel):
                 else (-math.inf if fact.log_probability is None else fact.log_probability),
                 answers=() if of_control else (fact.answer,),
                 probabilities=() if of_control else (fact.probability,),
+                rank_at_most=math.nan if of_control or fact.is_known else math.inf,
             )
             for fact in self.facts
         ]
@@ -119,6 +130,7 @@ def in_short(run: Run, task: RunTask, data: Path | None) -> ProbedRun:
             one.x,
             one.y,
             one.rank <= 1,
+            METRICS["P@1"].is_known(one),
             None if one.log_probability == -math.inf else round(one.log_probability, 3),
             one.answers[0] if one.answers else "",
             round(one.probabilities[0], 3) if one.probabilities else 0.0,
@@ -146,7 +158,6 @@ def in_short(run: Run, task: RunTask, data: Path | None) -> ProbedRun:
         bits=None if found is None or found.bits is None else round(found.bits.bits, 3),
         facts=tuple(facts),
         left_out=record.test.left_out_count,
-        unsettled=sum(not METRICS["P@1"].is_known(one) for one in run.test),
         environment=record.environment,
     )
 

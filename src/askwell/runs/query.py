@@ -20,6 +20,8 @@ _BEST_FIRST = {*(metric.key for metric in METRICS.values() if metric.higher_is_b
 _WITH_AT = sorted((name for name in RUN_COLUMNS if "@" in name), key=len, reverse=True)
 _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
 
+_UNKNOWN = re.compile(r'^Binder Error: Referenced column "([^"]+)" not found')
+
 # Tables show the first eight characters of an id, which are enough to name a run.
 _SHORT_ID = re.compile(r"\bid\s*={1,2}\s*'([0-9a-f]{8,63})'")
 
@@ -53,10 +55,13 @@ def _where(runs: Sequence[Run], condition: str) -> list[Run]:
         try:
             found = database.execute(f"SELECT number FROM runs WHERE ({quoted})").fetchall()
         except duckdb.Error as error:
-            problem = str(error).splitlines()[0]
-            raise BadOption(
-                f"`where` {condition}: {problem}. The columns are {', '.join(COLUMNS)}", where="--where"
-            ) from None
+            unknown = _UNKNOWN.search(str(error))
+            problem = (
+                f"there is no column {unknown[1]}{did_you_mean(unknown[1], COLUMNS)}"
+                if unknown
+                else f"{str(error).splitlines()[0]}. The columns are {', '.join(COLUMNS)}"
+            )
+            raise BadOption(f"`where` {condition}: {problem}", where="--where") from None
     return [runs[number] for (number,) in found]
 
 

@@ -43,6 +43,7 @@ from askwell.views.to_text import ShowsItself
 
 RECORD, ENVIRONMENT, HISTORY, REMARKS = "run.json", "environment.json", "history.jsonl", "about.json"
 TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES = "facts.parquet", "dev.parquet", "untuned.parquet"
+AS_WRITTEN = "as written"
 TRAIN_GOLDS, CONTROLS, MIXTURE = "train.parquet", "controls.parquet", "mixture"
 
 
@@ -166,6 +167,19 @@ class RunRecord(ShowsItself, _Part):
         if any(scores.get("facts", 0) < 1 for scores in parts):
             raise ValueError("some of the partitions have no facts")
         return self
+
+    @property
+    def as_written(self) -> str:
+        """How the mixture was before tuning, if no step was better on dev: as written (as drawn if it began at random),
+        perhaps with fitted weights. Empty if it was tuned, or never was."""
+        if self.training is None or self.training.best_pairs != 0:
+            return ""
+        state, spec = AS_WRITTEN if self.mixture.initial == "words" else "as drawn", self.spec.training
+        first = self.history[0].model_extra or {} if self.history else {}
+        began = (first.get("effective_prompts", self.effective_prompts), first.get("temperature", self.temperature))
+        if began == (self.effective_prompts, self.temperature):
+            return state
+        return f"{state}, with fitted weights" if spec is None or spec.tune_vectors else ""
 
     @property
     def learning_curve(self) -> list[tuple[float, float]]:

@@ -118,9 +118,12 @@ def run(
     with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
         made.mixture.answer_kind = made.facts.kind
+        # Dev says which of several tuned mixtures to use; of prompts as they are, only P@1 on test is wanted then.
+        asked: tuple[SplitName, ...] = ("test",) if spec.best_only and spec.training is None else ("test", "dev")
         examination = examine(
             made.mixture,
             relation,
+            asked,
             candidates=candidates,
             facts=made.facts,
             controls=controls,
@@ -128,7 +131,7 @@ def run(
             best_only=spec.best_only,
             prompts=not spec.best_only,
             seed=spec.seed,
-            progress=work.asking("test and dev facts"),
+            progress=work.asking(f"{' and '.join(asked)} facts"),
         )
         measures_trust = controls and not spec.best_only
         trust = trust_of(examination, progress=work.asking("nearest words")) if measures_trust else None

@@ -177,9 +177,9 @@ class Pooled:
 
 def pooled(runs: Sequence[Run]) -> Pooled:
     """Score runs on the folds of one relation together."""
-    tuned = _pooled([run.test for run in runs], [run.record.test for run in runs])
+    tuned = scored_together([run.test for run in runs], [run.record.test for run in runs])
     before = [run.record.untuned for run in runs if run.record.untuned is not None and run.untuned]
-    untuned = _pooled([run.untuned for run in runs], before) if len(before) == len(runs) else None
+    untuned = scored_together([run.untuned for run in runs], before) if len(before) == len(runs) else None
     controls: dict[str, dict[SplitName, list[Outcome]]] = {}
     for name in runs[0].controls:
         if all(name in run.controls for run in runs):
@@ -200,7 +200,8 @@ def pooled(runs: Sequence[Run]) -> Pooled:
     )
 
 
-def _pooled(outcomes: Iterable[Sequence[Outcome]], figures: Iterable[EvaluationFigures]) -> Evaluation:
+def scored_together(outcomes: Iterable[Sequence[Outcome]], figures: Iterable[EvaluationFigures]) -> Evaluation:
+    """Return the test outcomes of several runs as one evaluation."""
     return together(
         [
             Evaluation(

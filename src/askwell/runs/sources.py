@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,13 +45,28 @@ def find_mixture(path: str, where: str | None, note: Note) -> str:
     return str(run.mixture)
 
 
-def trained_xs(mixture: str) -> Collection[str]:
-    """Return the x's that a run's saved mixture was tuned on; none if it has no run, or its run does not say."""
-    from askwell.evaluation.outcomes import read_golds
-    from askwell.runs.record import TRAIN_GOLDS
+@dataclass(frozen=True)
+class RunXs:
+    """The x's of a run's facts."""
 
-    path = Path(mixture).parent / TRAIN_GOLDS
-    return read_golds(path) if Path(mixture).name == IN_A_RUN and path.is_file() else ()
+    train: Collection[str]
+    all: Collection[str]
+    """Those of dev and test, too."""
+
+
+def xs_of_run(mixture: str) -> RunXs | None:
+    """Return the x's of the run that a mixture was saved in; None if it has no run, or its run does not say."""
+    from askwell.evaluation.outcomes import read_golds
+    from askwell.runs.folder import read_run
+    from askwell.runs.record import RECORD, TRAIN_GOLDS
+
+    folder = Path(mixture).parent
+    if Path(mixture).name != IN_A_RUN or not all((folder / name).is_file() for name in (RECORD, TRAIN_GOLDS)):
+        return None
+    run, train = read_run(folder), read_golds(folder / TRAIN_GOLDS)
+    scored = [figures for figures in (run.record.test, run.record.dev) if figures is not None]
+    left_out = (left.x for figures in scored for left in figures.left_out_facts)
+    return RunXs({*train}, {*train, *left_out, *(one.x for one in (*run.test, *run.dev))})
 
 
 def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:

@@ -17,12 +17,14 @@ from askwell.answers.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UsageError
+from askwell.runs.record import AS_WRITTEN
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
 from askwell.server.refusals import NoSuchName
 from askwell.server.render import document_page, page
 from askwell.server.service import Service, service_of
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_XS
 from askwell.views.document import Document, Points, Section, Table
+from askwell.views.run_facts import answered_facts
 from askwell.views.scores import BestAnswers, best_answers_csv, best_answers_table, prompt_replies_table
 
 router = APIRouter(include_in_schema=False)
@@ -59,10 +61,17 @@ def choices(catalogue: Catalogue) -> dict[str, Choice]:
     for entry, *others in sorted(by_run.values(), key=lambda entries: entries[0].kind == "hard"):
         if entry.source is None and (entry.relation, entry.lm) in tuned:
             continue  # hard prompts of the testbed from which something was tuned, beside which they are shown
-        state = f" · {entry.setting}" if entry.kind == "tuned" else "" if entry.source is None else " · not tuned"
+        state = (
+            f" · {entry.as_written or entry.setting}"
+            if entry.kind == "tuned"
+            else ""
+            if entry.source is None
+            else " · not tuned"
+        )
         title = f"{entry.label} · {entry.lm}{state}"
         title += f" · {entry.name}" if title in titles else ""
-        titles[title] = Choice(title, (entry, *others))
+        # What is as it was written, with its weights too, answers like the hard prompts, which are not shown again.
+        titles[title] = Choice(title, (entry,) if entry.as_written == AS_WRITTEN else (entry, *others))
     return titles
 
 
@@ -139,13 +148,13 @@ async def ask_page(
         return nothing_yet(request)
     choice = choose(service.catalogue, about)
     facts = choice.entry.facts
-    samples = _samples(facts)
-    x = x.strip() or (("France" if "France" in facts else samples[0]) if samples else "")
+    to_try = samples(choice.entry)
+    x = x.strip() or next(iter(to_try), "")
     loading = "" if wait else not_loaded(service, choice.entry)
     found = await _both(service, choice, x) if x and not loading else ()
     return page(
         request, "ask.html", choice=choice, loading=loading, titles=list(known), x=x, answered=found,
-        known=facts.get(x), meant=_meant(facts, x), risk=RISK, suggested=_suggested(facts), samples=samples,
+        known=facts.get(x), meant=_meant(facts, x), risk=RISK, suggested=_suggested(facts), samples=to_try,
     )  # fmt: skip
 
 
@@ -156,9 +165,8 @@ def xs_to_try(request: Request, about: QueryName = "") -> HTMLResponse:
         choice = choose(service_of(request).catalogue, about)
     except NoSuchName:  # asking says so
         return HTMLResponse("")
-    facts = choice.entry.facts
-    samples = _samples(facts)
-    return page(request, "ask.html", part="to_try", x="", choice=choice, suggested=_suggested(facts), samples=samples)
+    suggested, to_try = _suggested(choice.entry.facts), samples(choice.entry)
+    return page(request, "ask.html", part="to_try", x="", choice=choice, suggested=suggested, samples=to_try)
 
 
 def not_loaded(service: Service, entry: Entry) -> str:
@@ -191,13 +199,17 @@ def _meant(facts: Mapping[str, KnownX], x: str) -> str | None:
     return None if x in facts else next((one for one in facts if one.lower() == x.lower()), None)
 
 
-def _samples(facts: Mapping[str, KnownX]) -> list[str]:
-    """Return some x's to try: test facts, alternately told and withheld where that is known."""
-    test = sorted(x for x, known in facts.items() if known.split == "test")
+def samples(entry: Entry) -> list[str]:
+    """Return some x's to try: first one that tuning gained, then test facts, alternately told and withheld where that
+    is known; France first of those."""
+    facts = entry.facts
+    test = sorted((x for x, known in facts.items() if known.split == "test"), key=lambda x: (x != "France", x))
     told = [x for x in test if any(facts[x].told.values())]
     withheld = [x for x in test if facts[x].told and x not in told]
     mixed = [x for pair in zip(told, withheld, strict=False) for x in pair] or test
-    return mixed[:_SAMPLES]
+    gained = [] if entry.source is None or entry.kind == "hard" else answered_facts(entry.source, "changed")
+    sure = max((fact for fact in gained if fact.is_right), key=lambda fact: fact.after.probabilities[0], default=None)
+    return [*dict.fromkeys([*([] if sure is None else [sure.after.x]), *mixed])][:_SAMPLES]
 
 
 def _suggested(facts: Mapping[str, KnownX]) -> list[str]:

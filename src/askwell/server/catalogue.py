@@ -103,6 +103,11 @@ class Entry(MixtureInfo):
         return Askable(key, lm, partial(Mixture.from_pretrained, folder) if self.kind == "tuned" else hard)
 
     @property
+    def as_written(self) -> str:
+        """In which state before tuning it was kept, if no step of tuning was better on dev; empty otherwise."""
+        return self.source.record.as_written if self.source is not None and self.kind == "tuned" else ""
+
+    @property
     def threshold(self) -> float | None:
         """The lowest probability of an answer that counts as known; None if none is known to keep the risk."""
         saved = None if self.kind != "tuned" or self.description is None else self.description.dev_answers

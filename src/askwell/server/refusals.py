@@ -67,7 +67,8 @@ class Explained:
 def explain(error: Exception) -> Explained:
     """Return the status and the sentence for an error; unexpected errors are not shown to clients."""
     if isinstance(error, HTTPException):
-        return Explained(error.status_code, str(error.detail), dict(error.headers or {}))
+        told = "there is no page at this address" if error.detail == "Not Found" else str(error.detail)
+        return Explained(error.status_code, told, dict(error.headers or {}))
     if isinstance(error, RequestValidationError):
         problems = error.errors()
         status = 400 if any(problem["type"] == "json_invalid" for problem in problems) else 422

@@ -25,13 +25,14 @@ from askwell.views.document import Block, Code, Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
 from askwell.views.printable import duration_text
 from askwell.views.run_facts import PARTS, answered_facts, changes_figure, facts_table, parts_of
+from askwell.views.study_rows import prompts_text
 from askwell.views.to_html import page_html
 from askwell.views.trust_section import projection_sentence
 from askwell.views.words_figure import words_document
 
 router = APIRouter(include_in_schema=False)
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=10**6)]
-COLUMNS = ("P@1", "MRR", "relation", "lm", "prompts", "setting", "seed", "facts")
+COLUMNS = ("untuned_P@1", "P@1", "MRR", "relation", "lm", "prompts", "setting", "seed", "facts")
 _MADE = ("made", "took")
 """Further columns, by which the latest and the longest come first."""
 _CHANGED = 20
@@ -56,7 +57,9 @@ def runs_page(request: Request, sort: QueryName = "", find: QueryName = "", a: Q
             kept[name] = named[name]
             date = None if made.began is None else f"{made.began:%Y-%m-%d %H:%M}"
             took = None if made.seconds is None else duration_text(made.seconds)
-            shown.append({**row, "run": called.name or name, "made": date, "took": took})
+            record = named[name].record
+            said = {"prompts": prompts_text(record.spec), "setting": record.as_written or row["setting"]}
+            shown.append({**row, **said, "run": called.name or name, "made": date, "took": took})
     notes = [name if run.remarks.name else "" for name, run in kept.items()]
     table = run_table(shown, ("run", *COLUMNS, *_MADE), links=[_address(name) for name in kept], notes=notes)
     drawn = {"Gains by relation": gains_figure(list(kept.values())), "Learning curves": curves_figure(kept)}
@@ -192,9 +195,18 @@ def diffs_page(request: Request) -> HTMLResponse:
         links = [f"/diffs/{quote(name, safe='')}" for name in found]
         shown.append(diffs_table({name: one.verdicts for name, one in found.items()}, links))
     else:
-        shown.append(Code(((f"{_DIFF} {catalogue.path.resolve().name}/unlearned", "is listed here when it is done"),)))
+        shown.append(
+            Code(
+                (
+                    (
+                        f"{_DIFF} {catalogue.path.resolve().name}/unlearned",
+                        "Makes a comparison, which this page then lists.",
+                    ),
+                )
+            )
+        )
     lead = "Two LMs compared fact by fact, before a change and after it: what is kept, what is hidden, what is gone."
-    return document_page(request, Document("LMs compared", lead, sections=(Section("", tuple(shown)),)))
+    return document_page(request, Document("Diffs", lead, sections=(Section("", tuple(shown)),)))
 
 
 @router.get("/diffs/{name}", response_class=HTMLResponse)

@@ -25,6 +25,7 @@ class AskRequest(_Body):
     mixture: Name
     """A name from the list of mixtures."""
     xs: list[Text] = Field(min_length=1, max_length=MOST_XS)
+    """What to ask about, such as countries for their capitals."""
     top: int = Field(default=10, ge=1, le=MOST_ANSWERS)
     """How many answers to give to each x."""
     by_prompt: bool = False
@@ -35,7 +36,9 @@ class Answer(_Body):
     """An answer to an x."""
 
     y: str
+    """What is answered."""
     probability: float
+    """p(y | x, r)."""
     by_prompt: list[float] | None = None
     """Its probability under each prompt, if requested."""
 
@@ -50,6 +53,7 @@ class Answers(_Body):
     )
 
     answers: list[list[Answer]]
+    """A list for each x, in the order of the request."""
     unseen: list[float] | None = None
     """For each x, below which probability answers may be missing, 0 if none is; only where a search was cut."""
 
@@ -119,7 +123,7 @@ class TrainRequest(_Body):
                 {
                     "lm": "testbed:bert",
                     "relation": "capitals",
-                    "facts": [{"x": "France", "y": "Paris"}, {"x": "Peru", "y": "Lima"}],
+                    "facts": [{"x": "France", "y": "Paris"}, {"x": "Peru", "y": "Lima"}, {"x": "Japan", "y": "Tokyo"}],
                     "templates": ["the capital of [X] is [Y] ."],
                 }
             ]

@@ -28,6 +28,7 @@ from askwell.lms.available import ListedLM, list_lms
 from askwell.lms.load import load_lm
 from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import hold_folder, is_run
+from askwell.runs.record import RunRecord
 from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.queue import AskQueue, LMSource, LoadedLMs
@@ -38,6 +39,7 @@ from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import TrainingProgress
+from askwell.views.printable import counted
 from askwell.views.words import PromptWords, nearest_words
 
 _KEPT_JOBS = 200
@@ -182,8 +184,17 @@ class Jobs:
         how: dict[str, Any] = {"candidates": candidates, "untuned": True}
         with hold_folder(folder):
             resume = (folder / CHECKPOINT).is_file()
-            run(spec, lm, relation, folder, resume=resume, progress=job.follow, **how)
-        return ""
+            return _scored(run(spec, lm, relation, folder, resume=resume, progress=job.follow, **how))
+
+
+def _scored(record: RunRecord) -> str:
+    """Say what a run scores on test, and how little that is where its facts are few."""
+    facts, score = counted(record.test.facts, "test fact"), record.test.micro["P@1"]
+    before = "" if record.untuned is None else f", {record.untuned.micro['P@1']:.1f} % before tuning"
+    kept = (
+        f" No step of tuning was better on dev: the prompts were kept {record.as_written}." if record.as_written else ""
+    )
+    return f"Of {facts}, {score:.1f} % answered correctly{before}.{kept} {record.test.doubt_text}".strip()
 
 
 def relation_of(order: TrainRequest) -> Relation:

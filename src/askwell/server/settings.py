@@ -1,5 +1,6 @@
 """The choices and limits of a service, where it listens, and who has access."""
 
+import errno
 import ipaddress
 import socket
 from dataclasses import dataclass
@@ -86,7 +87,16 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError, TypeError, ValueError) as error:  # TypeError: a name that no host can have
         reason = getattr(error, "strerror", None) or error
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise Failure(
+                f"--port {port} is already in use: choose another, such as --port {_free_port(host)}"
+            ) from error
         raise Failure(f"--host {host} --port {port}: nothing can be served there ({reason})") from error
+
+
+def _free_port(host: str) -> int:
+    with listen(host, 0) as free:
+        return free.getsockname()[1]
 
 
 def address_of(listening: socket.socket) -> str:

@@ -18,6 +18,7 @@ from askwell.data.split import rule_with
 from askwell.data.templates import Template, parse_template
 from askwell.data.testbed import PREFIXES
 from askwell.errors import BadTemplate, UsageError
+from askwell.evaluation.scoring import FEW
 from askwell.files import problem_in
 from askwell.lms.families import Unusable
 from askwell.lms.frozen import FrozenLM
@@ -32,6 +33,7 @@ from askwell.server.settings import LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES, fo
 from askwell.views.document import Table, table
 from askwell.views.one_run import learning_figure
 from askwell.views.printable import shortened
+from askwell.views.words import word_of
 
 router = APIRouter(include_in_schema=False)
 _PREVIEW = 5
@@ -240,7 +242,7 @@ class CheckedTemplate:
     problem: str | None
     """Why it cannot be used; None if it can."""
     tokens: tuple[str, ...] = ()
-    """Its tokens with the two blanks, in order."""
+    """Its tokens as words, with the two blanks, in order."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,11 @@ class CheckedOrder:
     """How many were checked; none without a usable template."""
     left_out: tuple[tuple[Fact, str], ...]
     """Facts that the LM cannot be asked about, and why."""
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether a tenth of the facts, the usual share of test, is too few for a score that says much."""
+        return 0 < self.facts < 10 * FEW
 
 
 def check_order(lm: FrozenLM, texts: Sequence[str], facts: Sequence[Fact]) -> CheckedOrder:
@@ -274,5 +281,6 @@ def check_order(lm: FrozenLM, texts: Sequence[str], facts: Sequence[Fact]) -> Ch
 def _tokens(lm: FrozenLM, template: Template) -> tuple[str, ...]:
     tokens = tokenise(template, lm.wording)
     lm.family.ask_y(tokens, lm.wording, lm.special)
-    names = [lm.tokenizer.convert_ids_to_tokens(list(part)) for part in (tokens.before, tokens.between, tokens.after)]
-    return (*names[0], template.first, *names[1], template.second, *names[2])
+    parts = (tokens.before, tokens.between, tokens.after)
+    words = [[word_of(lm, token).shown for token in part] for part in parts]
+    return (*words[0], template.first, *words[1], template.second, *words[2])

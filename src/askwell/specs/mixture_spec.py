@@ -8,7 +8,7 @@ from askwell.files import is_utf8
 from askwell.specs.base import Spec
 
 Initial = Literal["words", "random", "random-full"]
-WeightingName = Literal["auto", "static", "data-dependent", "certainty", "combined", "gate"]
+WeightingName = Literal["auto", "static", "data-dependent", "certainty", "combined", "question", "gate"]
 Match = Literal["exact", "loose"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
@@ -28,11 +28,13 @@ class MixtureSpec(Spec):
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
     deep: bool = False
     """Perturb the prompt tokens at all layers, not only at layer 0."""
-    weighting: WeightingName = "static"
+    weighting: WeightingName = "auto"
     """Use the same prompt weights for every x (static), or weights that also depend on how probable each prompt finds x
-    (data-dependent), on how certain each prompt is of its answer (certainty), on both (combined), or on a learned gate
-    that sees what the LM makes of x (gate). auto: static, unless combined weights that are fitted to some train facts
-    make others of them clearly more probable, which is found out when the mixture is tuned."""
+    (data-dependent), on how certain each prompt is of its answer (certainty), on both (combined), on both and, in a
+    causal LM, on how probable the prompt's words are after x (question), or on a learned gate that sees what the LM
+    makes of x (gate). auto: static, unless weights of the kind question (combined, if the LM is not causal) that are
+    fitted to some train facts make others of them clearly more probable, which is found out when the mixture is
+    tuned."""
     initial: Initial = "words"
     """Initialise the prompt vectors from the prompts' words, or at random."""
     copies: int = Field(default=1, ge=1, le=1000)
@@ -74,17 +76,20 @@ class MixtureSpec(Spec):
     """What separates the examples from each other and from the question; a line break can be written as \\n."""
     shot_draws: int = Field(default=1, ge=1, le=1000)
     """Draw the examples of each prompt this many times, and keep the draw that makes its dev facts most probable."""
-    opening: Literal["own", "shared"] = "own"
+    opening: Literal["auto", "own", "shared"] = "auto"
     """What stands before the sentences (free vectors, lead-in, examples) is each prompt's own, in its own words and
     tuned for it alone, or shared: one for all prompts, with examples in the words of the heaviest prompt (the first of
-    equals), tuned once. A causal LM reads a shared one once a step; an x that it shows cannot be asked at all."""
+    equals), tuned once. A causal LM reads a shared one once a step; an x that it shows cannot be asked at all. auto:
+    what askwell chooses itself is shared by prompts in different words, and its examples are in the words of the prompt
+    that does best with them; what you name is each prompt's own."""
 
     @property
     def with_named_opening(self) -> "MixtureSpec":
         """Return this spec with nothing before the sentence except what was given explicitly; nothing is chosen
         automatically."""
         lead_in = NO_LEAD_IN if self.lead_in == AUTO_LEAD_IN else self.lead_in
-        return self.model_copy(update={"lead_in": lead_in, "shots": self.shots or 0})
+        opening = "own" if self.opening == "auto" else self.opening
+        return self.model_copy(update={"lead_in": lead_in, "shots": self.shots or 0, "opening": opening})
 
     @field_validator("lead_in", "prefix_words")
     @classmethod
@@ -103,7 +108,7 @@ class MixtureSpec(Spec):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":
-        differ = self.shots and self.opening == "own"
+        differ = self.shots and self.opening != "shared"
         if self.copies > 1 and self.noise == 0 and self.initial == "words" and not differ:
             raise ValueError(f"copies is {self.copies} with no noise: equal copies would stay equal; set noise above 0")
         if self.combine == "product" and (self.deep or self.weighting not in ("auto", "static")):
@@ -116,15 +121,17 @@ class MixtureSpec(Spec):
 
 
 class ContextScores(Spec):
-    """How probable a run's train facts are after each context that was tried before the sentence: means of
-    log p(y | x, t) over the same (fact, prompt) pairs, under untuned prompts. Empty if there was nothing to choose."""
+    """How probable a run's train facts are after each context that was tried before the sentence: means over the same
+    facts, under the same untuned prompts. Empty if there was nothing to choose."""
 
     begins: dict[Begin, float] = Field(default_factory=dict)
-    """By what the sentences begin with."""
+    """By what the sentences begin with: means of log p(y | x, t)."""
     lead_ins: dict[str, float] = Field(default_factory=dict)
-    """By the text before the sentence."""
+    """By the text before the sentence: means of log p(y | x) under the prompts' mixture with equal weights."""
     shots: dict[int, float] = Field(default_factory=dict)
     """By the number of in-context examples; empty if these are too many for the facts or for the LM's longest input."""
+    template: str | None = Field(default=None, exclude_if=lambda template: template is None)
+    """The prompt in whose words these examples are, if all prompts have the same; None if each has its own."""
     least: float | None = None
     """Half the log-probability of guessing among the LM's tokens: a lead-in or examples must make the facts more
     probable than this. To an LM that was trained on little text they are noise, which tuning then has to overcome."""
@@ -134,6 +141,7 @@ class SettledMixtureSpec(MixtureSpec):
     """A mixture's choices after every "auto" was replaced by a value: what its LM is actually asked with."""
 
     begin: Begin
+    opening: Literal["own", "shared"] = "own"
     lead_in: str = NO_LEAD_IN
     shots: int = Field(default=0, ge=0, le=1000)
     context_scores: ContextScores = ContextScores()

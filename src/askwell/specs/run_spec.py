@@ -1,12 +1,15 @@
 """One run (an LM, a relation, prompts, a setting: everything that determines the result), and a grid of runs."""
 
+import tomllib
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator, model_validator
 
-from askwell.errors import did_you_mean
-from askwell.files import hash_json
+from askwell.errors import BadFile, did_you_mean
+from askwell.files import hash_json, read_text
 from askwell.specs.base import Spec
 from askwell.specs.mixture_spec import AnswersChoice, MixtureSpec
 from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
@@ -211,6 +214,9 @@ class SweepSpec(Spec):
     trex_paraphrase, which has a file for each relation."""
     most_prompts: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """By the name of prompts: keep the first of a relation, and draw as many others as make this number."""
+    joined_punctuation: bool = False
+    """Write prompts without the space that tokenised text has before punctuation: "[Y]." instead of "[Y] .". A causal
+    LM hardly ever ends an answer in the latter way."""
     settings: dict[str, Setting] = Field(min_length=1)
     seeds: Seeds = (0,)
     controls: ControlKinds = ()
@@ -284,3 +290,33 @@ class SweepSpec(Spec):
             raise ValueError(
                 f"{runs:,} runs, and a sweep has at most {MOST_RUNS:,}; several smaller ones can share a store"
             )
+
+
+def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
+    """Read the sweep that a TOML file describes; keys in `instead` override the file's."""
+    try:
+        table = tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise BadFile(path, f"is not TOML: {error}") from None
+    try:
+        return SweepSpec.model_validate({**table, **(instead or {})})
+    except ValidationError as error:
+        raise BadFile(path, "; ".join(_in_words(problem) for problem in error.errors())) from None
+
+
+def _in_words(problem: Any) -> str:
+    """Describe one problem, with the key as it is written in the file."""
+    parts = [str(part) for part in problem["loc"]]
+    if parts[:1] == ["settings"] and parts[2:3] in (["mixture"], ["training"]):
+        # Settings are flat in the file; which of the two specs a key belongs to does not matter to the reader.
+        del parts[2]
+    key = ".".join(parts)
+    if problem["type"] == "extra_forbidden":
+        table: type[BaseModel] = {"lms": LMChoice, "settings": Setting}.get(parts[0], SweepSpec)
+        above = ".".join(parts[:-1])
+        meant = did_you_mean(parts[-1], tuple(table.model_fields))
+        return f"{above + ': ' if above else ''}there is no key {parts[-1]!r}{meant}"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message

@@ -59,9 +59,8 @@ class TrainingSpec(Spec):
     """Tune the temperature T, if the weights depend on x."""
     tune_lengths: bool = False
     """If a masked LM's answers can have several tokens, fit how long they are for each x, after the prompts were tuned:
-    by how sure the LM is of the first of as many blanks. Otherwise their lengths are those of the train answers,
-    whatever x is. Searches for answers then take several times as long. Not with the paper's recipe, among candidates,
-    or in a product."""
+    by how certain the LM is of what stands at as many blanks. Otherwise their lengths are those of the train answers,
+    whatever x is. Not with the paper's recipe, among candidates, or in a product."""
     learning_rate: float | None = Field(default=None, gt=0)
     """Adam's learning rate for all parameters (at the peak of the cycle), instead of the recipe's."""
     vectors_rate: float | None = Field(default=None, gt=0)

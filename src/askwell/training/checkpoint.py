@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint.safetensors"
 _VERSION = 1
 _KEPT = "kept-"
-_NOTES = ("prompts", "stretches", "loss", "facts", "pairs", "weighting", "weighting_scores")
+_NOTES = ("prompts", "stretches", "loss", "facts", "pairs", "weighting", "weighting_scores", "to_beat")
 
 
 def write_checkpoint(folder: Path, run: str, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:
@@ -81,6 +81,8 @@ class State:
     weighting: WeightingName = "static"
     """How the prompts are weighed; it may have been chosen, by these scores."""
     weighting_scores: dict[WeightingName, float] = field(default_factory=dict)
+    to_beat: list[float] = field(default_factory=list)
+    """The log-losses of dev facts with fitted weights, if tuned prompts are kept only if they are clearly better."""
 
 
 def run_id(

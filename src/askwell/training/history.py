@@ -1,14 +1,15 @@
 """What a training run reports: lines of its history, its progress, and its result."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
 from typing import Any, Literal
 
 from askwell.answers.reply import LeftOutFact, count_reasons
 from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.scoring import Evaluation
-from askwell.mixture.learned_from import LearnedFrom
+from askwell.mixture.learned_from import NOTHING_FOUND, LearnedFrom
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
@@ -43,10 +44,35 @@ class HistoryLine:
     effective_prompts: float
     temperature: float | None = None
     """T; None where the weights have none."""
+    fits_lengths: bool = False
+    """Whether the lengths of a masked LM's answers were fitted for it."""
+    gain: list[float] | None = None
+    """How much lower dev's log-loss is than with fitted weights and the prompts as they were, and its standard error,
+    where this state is kept only if that is clear."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the line as it is written to history.jsonl."""
-        return {name: value for name, value in asdict(self).items() if name != "temperature" or value is not None}
+        optional = ("temperature", "gain", "fits_lengths")
+        return {name: value for name, value in asdict(self).items() if name not in optional or value}
+
+    @property
+    def may_be_best(self) -> bool:
+        """Whether tuning the prompts has not been found to leave dev's log-loss about where it was, or above."""
+        return self.gain is None or self.gain[0] > CLEARLY * self.gain[1]
+
+
+CLEARLY = 2.0
+"""A difference of log-losses that is larger than this many of its standard errors is taken for more than chance: where
+prompts are much alike, weights that depend on x are better by chance, and training them takes three times as long."""
+
+
+def gain_over(before: Sequence[float], now: Sequence[float]) -> list[float] | None:
+    """Return the mean by which the log-losses of the same facts fell, and its standard error; None if the facts are too
+    few, or are not the same because a search was cut."""
+    if len(before) != len(now):
+        return None
+    gains = [one - other for one, other in zip(before, now, strict=True) if math.isfinite(one - other)]
+    return [fmean(gains), stdev(gains) / math.sqrt(len(gains))] if len(gains) > 1 else None
 
 
 def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryLine:
@@ -54,16 +80,21 @@ def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryL
 
     On few dev facts P@1 is coarse: "near-best" compares by log-loss states that differ by one fact, or by less than
     half the standard error. Half, since the states of one run agree on most facts, so that their difference is more
-    certain than either score.
+    certain than either score. Unless log-loss alone decides, fitted lengths are kept if P@1 is near the highest: dev's
+    log-loss is also that of facts that the LM does not know, for which no length is right. States that had to beat the
+    fitted weights clearly, and do not, do not count.
     """
-    lines = list(history)
+    lines = [line for line in history if line.may_be_best]
     highest = min(lines, key=lambda line: badness(line.dev))
-    if kept_by == "P@1":
+    if kept_by == "P@1" and not any(line.fits_lengths for line in lines):
         return highest
-    if kept_by == "near-best":
+    if kept_by != "log-loss":
         best, facts = highest.dev["P@1"], highest.dev["facts"]
         near = max(100 / facts, standard_error(best, facts) / 2)
         lines = [line for line in lines if line.dev["P@1"] >= best - near - 1e-9]
+        fitted = [line for line in lines if line.fits_lengths]
+        if fitted or kept_by == "P@1":
+            return fitted[-1] if fitted else highest
     return min(lines, key=lambda line: (loss_or_inf(line.dev), -line.dev["P@1"]))
 
 
@@ -80,7 +111,7 @@ def may_be_kept(history: Iterable[HistoryLine], kept_by: KeptBy) -> list[History
     A higher P@1 that comes later changes which states are within its standard error, so an earlier state that was not
     the best can become the best: all states are kept that no other matches or beats in both P@1 and log-loss.
     """
-    lines = list(history)
+    lines = [line for line in history if line.may_be_best]
     if kept_by != "near-best":
         return [best_of(lines, kept_by)]
     front: list[HistoryLine] = []
@@ -154,6 +185,8 @@ class TrainingResult(ShowsItself, AsFrame):
             for split, reasons in left_out.items()
             for reason, count in reasons.items()
         )
+        if self.learned_from.found_nothing:
+            notes += (NOTHING_FOUND,)
         if self.test is not None:
             scores = ", ".join(f"{name} {METRICS[name].text(score)}" for name, score in self.test.micro.items())
             notes += (f"on {counted(len(self.test.outcomes), 'test fact')}: {scores}; .test has the evaluation",)
@@ -185,6 +218,15 @@ class TrainingResult(ShowsItself, AsFrame):
         return best_of(self.history, self.spec.kept_by)
 
     @property
+    def best_pairs(self) -> int:
+        """The pairs trained on when the vectors that were kept were reached; what is fitted after the last step is
+        fitted to the best vectors so far, and moves none."""
+        best = self.best
+        if best.fits_lengths:
+            best = best_of((line for line in self.history if line.round < best.round), self.spec.kept_by)
+        return best.pairs
+
+    @property
     def dev_scores(self) -> dict[str, Any]:
         """What the kept state scores on dev, for a model card."""
         return {**self.best.dev, "vocabulary": self.vocabulary}
@@ -199,7 +241,7 @@ class TrainingResult(ShowsItself, AsFrame):
             training=self.spec,
             pairs=self.pairs,
             planned_pairs=self.planned_pairs,
-            best_pairs=self.best.pairs,
+            best_pairs=self.best_pairs,
             finished=self.finished,
             step_sizes=self.step_sizes,
         )

@@ -17,15 +17,24 @@ from askwell.answers.encode import EncodedFacts, EncodedRelation
 from askwell.answers.reply import LeftOutFact, count_reasons
 from askwell.answers.strategy import Answers
 from askwell.data.facts import Relation, SplitName
+from askwell.data.names import as_relation
 from askwell.errors import NothingLeft, checked
 from askwell.evaluation.examine import evaluate_split
-from askwell.evaluation.scoring import score_facts
+from askwell.evaluation.scoring import score_each
 from askwell.lms.machine import limited_threads
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
-from askwell.training.history import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
+from askwell.training.history import (
+    HistoryLine,
+    Interrupted,
+    TrainingProgress,
+    TrainingResult,
+    best_of,
+    gain_over,
+    may_be_kept,
+)
 from askwell.training.optimiser import (
     CHOSEN_PAIRS,
     add_to_means,
@@ -114,7 +123,7 @@ class Objective:
 @checked
 def train(
     mixture: Mixture,
-    relation: Relation,
+    relation: Relation | Any,
     spec: TrainingSpec | None = None,
     *,
     candidates: GivenCandidates = None,
@@ -125,9 +134,11 @@ def train(
     progress: Callable[[TrainingProgress], None] | bool | None = None,
     **choices: Any,
 ) -> TrainingResult:
-    """Tune the mixture on a relation's train facts and leave it in the state that was best on its dev facts.
+    """Tune the mixture on a relation's train facts, from the state that it is in, and leave it in the state that was
+    best on its dev facts. Calling it again continues from there.
 
-    Pass a `spec`, or fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With
+    Instead of a relation, a name, a path or facts in memory can be given, as for `load_relation`. Pass a `spec`, or
+    fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With
     `candidates`, it is tuned to choose among them. `facts` are the relation's facts, if they are already encoded. With
     a `folder`, a checkpoint is saved there after each stretch of the schedule, from which `resume` continues: a resumed
     run gives the same result as one that was never interrupted. Ctrl-C leaves the mixture in its best state so far and
@@ -137,6 +148,7 @@ def train(
     is called at each step instead. How many facts are left out, and why, is logged once before training."""
     spec = TrainingSpec.given(spec, choices, to=train, elsewhere={"Mixture": MixtureSpec})
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
+    relation = as_relation(relation)
     spec = spec.model_copy(update={"threads": spec.threads or torch.get_num_threads()})
     with limited_threads(spec.threads):
         if facts is None:
@@ -178,7 +190,7 @@ def _train(
             of = len(relation.splits[split])
             _log.warning("%s: %d of %d %s facts left out: %s", relation.name, count, of, split, reason)
     asked = scored_dev_facts(spec, facts=len(train_facts), dev_facts=len(dev), prompts=len(mixture.prompts))
-    dev = _spread(dev, asked)
+    dev = spread(dev, asked)
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture) if folder is not None and resume else None
@@ -190,16 +202,20 @@ def _train(
         mixture.load_state_dict(state.parameters)
     else:
         if mixture.spec.weighting == "auto":
-            some = _spread(train_facts, facts_to_fit(len(mixture.prompts), CHOSEN_PAIRS))
-            choose_weighting(mixture, answers, some, spec)
+            choose_for_run(mixture, answers, train_facts, spec)
         if mixture.representation is not None and not mixture.representation.is_fitted:
             mixture.representation.fit(train_facts.xs)
         untuned = _copy(mixture)
-        first = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
+        first, _ = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
         state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={}, prompts=0)
         if fits_weights(answers, spec):
-            fit_weights(answers, _spread(train_facts, facts_to_fit(len(mixture.prompts))))
-            state.history.append(_score(answers, dev, relation, round_=1, pairs=0, train_loss=None))
+            fit_weights(answers, spread(train_facts, facts_to_fit(len(mixture.prompts))))
+            fitted, losses = _score(answers, dev, relation, round_=1, pairs=0, train_loss=None)
+            state.history.append(fitted)
+            # Each prompt suits few x's: where weights can tell which, tuning the prompts often spoils them, and on few
+            # dev facts that can look like a gain.
+            if mixture.weighting.depends_on_x and spec.keep is None:
+                state.to_beat = losses
             state.parameters = _copy(mixture)
             state.kept = {0: untuned, 1: state.parameters}
         state.prompts = len(mixture.tuned.kept)
@@ -258,7 +274,9 @@ def _train(
                     round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
                     scored = {**state.parameters, **state.means}
                     mixture.load_state_dict(scored)
-                    line = _score(answers, dev, relation, round_, pairs, state.loss / state.facts)
+                    line, losses = _score(answers, dev, relation, round_, pairs, state.loss / state.facts)
+                    if state.to_beat:
+                        line = replace(line, gain=gain_over(state.to_beat, losses))
                     mixture.load_state_dict(state.parameters)
                     state.kept[round_] = scored  # before its line, so that Ctrl-C finds the state of every line
                     state.history.append(line)
@@ -269,15 +287,12 @@ def _train(
                     save_checkpoint(folder, run, state)
                 tell(0, line)
             if fits_lengths(answers, spec):
-                best = state.kept[best_of(state.history, spec.kept_by).round]
-                hard = {name: torch.zeros_like(value) for name, value in best.items() if name.startswith("deltas.")}
-                mixture.load_state_dict({**best, **hard, "vectors": best["initial_vectors"]})
-                fit_lengths(answers, _spread(train_facts, facts_to_fit(state.prompts)))
-                fitted = {name: value for name, value in _copy(mixture).items() if name.startswith("lengths.")}
-                mixture.load_state_dict(best | fitted)
+                mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
+                fit_lengths(answers, spread(train_facts, facts_to_fit(state.prompts)))
                 round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
                 state.kept[round_] = _copy(mixture)
-                state.history.append(_score(answers, dev, relation, round_, pairs, train_loss=None))
+                line, _ = _score(answers, dev, relation, round_, pairs, train_loss=None)
+                state.history.append(replace(line, fits_lengths=True))
                 tell(0, state.history[-1])
     except KeyboardInterrupt as stop:
         raise Interrupted(result()) from stop
@@ -297,7 +312,15 @@ def _with_answers(
     return encoded
 
 
-def _spread(facts: EncodedFacts, count: int) -> EncodedFacts:
+def choose_for_run(mixture: Mixture, answers: Answers, train_facts: EncodedFacts, spec: TrainingSpec) -> None:
+    """Choose a mixture's weighting by a few of its train facts, and by more of them if these leave it open."""
+    for pairs in CHOSEN_PAIRS:
+        some = spread(train_facts, facts_to_fit(len(mixture.prompts), pairs))
+        if not choose_weighting(mixture, answers, some, spec) or some is train_facts:
+            return
+
+
+def spread(facts: EncodedFacts, count: int) -> EncodedFacts:
     """Return this many of the facts, evenly spaced; the facts themselves if that is all of them."""
     if count >= len(facts):
         return facts
@@ -345,10 +368,10 @@ def _stretch(
 
 def _score(
     answers: Answers, dev: EncodedFacts, relation: Relation, round_: int, pairs: int, train_loss: float | None
-) -> HistoryLine:
-    """Score the mixture on dev after this many pairs, and return the line for its history."""
-    scores, prompts = score_facts(answers, dev, relation), answers.prompts
-    return HistoryLine(round_, pairs, train_loss, scores, prompts.effective_prompts, prompts.temperature)
+) -> tuple[HistoryLine, list[float]]:
+    """Score the mixture on dev after this many pairs, and return the line for its history and the facts' log-losses."""
+    (scores, losses), prompts = score_each(answers, dev, relation), answers.prompts
+    return HistoryLine(round_, pairs, train_loss, scores, prompts.effective_prompts, prompts.temperature), losses
 
 
 def _copy(mixture: Mixture) -> dict[str, Tensor]:

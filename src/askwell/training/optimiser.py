@@ -23,6 +23,7 @@ from askwell.lms.hooked import watching_layers
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import WeightingName
 from askwell.specs.training_spec import PAPER_BETA1, TrainingSpec
+from askwell.training.history import CLEARLY
 
 OF_WORDS = 0.2
 """A step on the vectors at layer 0, in standard deviations of the word vectors."""
@@ -106,8 +107,6 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     for name, parameter in mixture.weighting.named_parameters():
         # All parameters of a weighting besides p(t | r) control how the weights depend on x, as a temperature does.
         parameter.requires_grad_(spec.tune_weights if name == "logits" else spec.tune_temperature)
-    if mixture.lengths is not None:
-        mixture.lengths.requires_grad_(False)  # they are fitted after all else
     if spec.drop_below and (not is_mixture or mixture.weighting.depends_on_x or not spec.tune_weights):
         raise BadOption(
             "`drop_below` is for mixtures whose weights are tuned and do not depend on x", drop_below="--drop-below"
@@ -202,9 +201,8 @@ def add_to_means(means: dict[str, Tensor], tuned: Mapping[str, nn.Parameter], we
 # The LM reads some train facts once, with the prompts as they are. Given what it says, the weights of the prompts and
 # their temperatures, or the lengths of answers, are fitted by L-BFGS, which takes a fraction of a second. The gradient
 # steps of a run are too few to take these numbers to where they belong. Weights are fitted before the prompts are
-# tuned, so that fewer prompts have to be; lengths are fitted afterwards, since reading how sure the LM is of every
-# length at every step would cost more than all the rest. They are fitted with hard prompts: tuned ones are surer of the
-# facts that they were tuned on than of any others.
+# tuned, so that fewer prompts have to be; lengths are fitted afterwards, since reading how certain the LM is of every
+# length at every step would cost more than all the rest.
 
 FITTED_PAIRS = 3200
 """The most (fact, prompt) pairs that are read; without gradients, they cost about a third as much as in training."""
@@ -212,18 +210,18 @@ LEAST_FACTS = 32
 _PRIOR = 0.5
 """How strongly the weights are held at their start: half the squared change counts as the loss of this many facts.
 Without it, sixteen weights fitted to a hundred facts are worse on others than equal ones."""
-_PRIOR_OF_LENGTHS = 0.1
+_PRIOR_OF_LENGTHS = 0.01
 LIGHT = 0.25
 """Prompts that weigh less than this fraction of an equal share are dropped after the fit. On a real LM two of seventeen
 mined prompts can be all that a mixture needs, and the others would cost eight times as much as these."""
 _STEPS = 100
-CHOSEN_PAIRS, FOLDS = 800, 5
-"""The most pairs that are read to choose a weighting, and how often weights are fitted for it, each time without one
-fifth of the facts. Each pair is read three times: for y, for p(x | t) and for how certain the prompt is."""
-CLEARLY = 2.0
-"""Weights that depend on x are chosen if the log-loss of facts that they were not fitted to is lower by more than this
-many standard errors. Where prompts are much alike it is lower by chance, and training would take three times as long
-for nothing."""
+CHOSEN_PAIRS, FOLDS = (800, 1600), 5
+"""The most pairs that are read to choose a weighting, at first and where these leave it open; and how often weights are
+fitted for it, each time without one fifth of the facts. Each pair is read three times: for y, for the question and for
+how certain the prompt is."""
+HARDLY = 1.0
+"""Weights that depend on x are chosen if the log-loss of facts that they were not fitted to is CLEARLY lower. If it is
+not lower by this many standard errors, more facts will hardly show that it is lower by twice as many."""
 
 
 def facts_to_fit(prompts: int, pairs: int = FITTED_PAIRS) -> int:
@@ -239,27 +237,30 @@ def fits_weights(answers: Answers, spec: TrainingSpec) -> bool:
     return spec.fit_weights and may_be and tuned and several and answers.can_read_once
 
 
-def choose_weighting(mixture: Mixture, answers: Answers, encoded: EncodedFacts, spec: TrainingSpec) -> None:
+def choose_weighting(mixture: Mixture, answers: Answers, encoded: EncodedFacts, spec: TrainingSpec) -> bool:
     """Weigh a mixture's prompts by x if facts that weights were not fitted to say so, and by p(t | r) alone if not, or
-    if they are fewer than LEAST_FACTS. Nothing is fitted afterwards."""
+    if they are fewer than LEAST_FACTS. Nothing is fitted afterwards. Return whether more facts might change that."""
     chosen: WeightingName = "static"
+    is_open, start = False, mixture.weight_logits.detach().clone()
     losses: dict[WeightingName, Float[Tensor, " facts"]] = {}
     if len(encoded) >= LEAST_FACTS and fits_weights(answers, spec):
-        # Where no prompt has a word before x, a causal LM finds x equally probable with all of them.
-        by_x: WeightingName = "certainty" if mixture.finds_every_x_alike else "combined"
-        mixture.weigh_by(by_x)
+        by_x: WeightingName = "question" if mixture.lm.family.reads_questions else "combined"
+        _begin_anew(mixture, start, by_x)
         known = answers.read_once(encoded)
         for weighting in (by_x, chosen):
-            mixture.weigh_by(weighting)
+            _begin_anew(mixture, start, weighting)
             losses[weighting] = held_out_losses(mixture, answers, encoded, known, spec)
         gain = losses[chosen] - losses[by_x]
         gain = gain[gain.isfinite()]  # no weights make a y possible that no prompt can answer
-        if len(gain) > 1 and float(gain.mean()) > CLEARLY * float(gain.std()) / len(gain) ** 0.5:
-            chosen = by_x
-    mixture.weigh_by(chosen)
+        if len(gain) > 1:
+            in_errors = float(gain.mean()) / max(float(gain.std()) / len(gain) ** 0.5, 1e-12)
+            chosen = by_x if in_errors > CLEARLY else chosen
+            is_open = HARDLY < in_errors <= CLEARLY
+    _begin_anew(mixture, start, chosen)
     choose_tuned(mixture, spec)
     scores = {name: float(of_facts[of_facts.isfinite()].mean()) for name, of_facts in losses.items()}
     mixture.spec = mixture.spec.model_copy(update={"weighting_scores": scores})
+    return is_open
 
 
 def held_out_losses(
@@ -269,18 +270,25 @@ def held_out_losses(
     the LM says of the facts is known; what was tuned of the weights is lost."""
     assert known is not None
     known = known if mixture.weighting.depends_on_x else replace(known, evidence=None)
+    start = mixture.weight_logits.detach().clone()
     losses = known.gold.new_zeros(len(encoded), dtype=sum_dtype(mixture.lm))
     for fold in range(FOLDS):
         is_held_out = encoded.rows % FOLDS == fold
         others, held_out = encoded.rows[~is_held_out], encoded.rows[is_held_out]
-        mixture.weigh_by(mixture.spec.weighting)
+        _begin_anew(mixture, start, mixture.spec.weighting)
         choose_tuned(mixture, spec)
         _fit(answers, encoded, others, known, mixture.weighting, _PRIOR)
         with torch.no_grad():
             total = answers.likelihood(encoded, held_out, known.of(held_out)).total
         losses[held_out] = -total.to(losses)
-    mixture.weigh_by(mixture.spec.weighting)
+    _begin_anew(mixture, start, mixture.spec.weighting)
     return losses
+
+
+def _begin_anew(mixture: Mixture, logits: Float[Tensor, " prompts"], weighting: WeightingName) -> None:
+    """Weigh prompts in this way, beginning with these logits: a prompt that was dropped stays dropped."""
+    mixture.weigh_by(weighting)
+    mixture.weight_logits.data.copy_(logits)
 
 
 def fit_weights(answers: Answers, encoded: EncodedFacts) -> float:
@@ -301,12 +309,20 @@ def fits_lengths(answers: Answers, spec: TrainingSpec) -> bool:
 
 
 def fit_lengths(answers: Answers, encoded: EncodedFacts) -> float:
-    """Fit how the lengths of a masked LM's answers depend on x; return the facts' mean -log p(y | x, r)."""
+    """Fit how the lengths of a masked LM's answers depend on x; return the facts' mean -log p(y | x, r), each times its
+    count.
+
+    Each fact counts as much as some prompt, given the length of y, finds y probable: of a fact that the LM does not
+    know, no length is right, and such facts would make all lengths depend less on x.
+    """
     lengths = answers.prompts.lengths
     if lengths is None:
         raise ValueError("the answers' lengths are not learned")
     lengths.requires_grad_(True)
-    reached = _fit(answers, encoded, encoded.rows, answers.read_once(encoded), lengths, _PRIOR_OF_LENGTHS)
+    known = answers.read_once(encoded)
+    assert known is not None
+    counts = known.gold.amax(1).exp()
+    reached = _fit(answers, encoded, encoded.rows, known, lengths, _PRIOR_OF_LENGTHS, counts)
     lengths.requires_grad_(False)
     return reached
 
@@ -318,9 +334,10 @@ def _fit(
     known: ReadOnce | None,
     module: nn.Module,
     prior: float,
+    counts: Float[Tensor, " facts"] | None = None,
 ) -> float:
     """Fit what is tuned of a module to the facts in these rows, with all else as it is; return their mean
-    -log p(y | x, r). What the LM says of all facts is known."""
+    -log p(y | x, r), each times its count if there are counts. What the LM says of all facts is known."""
     assert known is not None
     fitted = [parameter for parameter in module.parameters() if parameter.requires_grad]
     known, dtype = known.of(rows), fitted[0].dtype
@@ -328,7 +345,8 @@ def _fit(
     start = [parameter.detach().clone() for parameter in fitted]
 
     def loss() -> Float[Tensor, ""]:
-        return -answers.likelihood(encoded, rows, known).total.mean()
+        total = answers.likelihood(encoded, rows, known).total
+        return -(total if counts is None else counts * total).mean()
 
     def change() -> Float[Tensor, ""]:
         # The logit of a dropped prompt stays -inf.

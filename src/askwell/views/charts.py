@@ -20,11 +20,10 @@ from askwell.views.drawing import (
     new_figure,
     percent_axis,
     place,
-    text_width,
 )
 from askwell.views.printable import shortened
 
-_ACROSS = 3
+_ACROSS = 2
 _PANEL_WIDTH, _PANEL_HEIGHT, _PANEL_TOP = 300, 220, 34
 
 
@@ -34,7 +33,7 @@ Curve = Sequence[tuple[float, float]]
 
 @chart_style()
 def panels_chart(panels: Mapping[str, Mapping[str, Curve]], *, measure: str, trained: str) -> Chart:
-    """Draw learning curves: panels in rows of three, by their headings, with the same axes and a line for each kind of
+    """Draw learning curves: panels in rows of two, by their headings, with the same axes and a line for each kind of
     run."""
     kinds = dict.fromkeys(kind for curves in panels.values() for kind in curves)
     across, down = min(_ACROSS, max(1, len(panels))), math.ceil(len(panels) / _ACROSS)
@@ -78,7 +77,9 @@ def panels_chart(panels: Mapping[str, Mapping[str, Curve]], *, measure: str, tra
     return Chart(figure, f"{measure} against {trained}", f"{told}.")
 
 
-_GAP_WIDTH, _GAP_ROW, _GAP_LEFT = 460.0, 44.0, 12
+_ROWS_WIDTH, _ROW, _ROWS_LEFT = 460.0, 44.0, 12
+_LEFT_END = -9
+"""Where an axis of per cent begins, with room for the figure of a dot at 0."""
 _TO_ITS_DOT = 10.0  # from a dot to its figure, in pixels
 
 
@@ -96,8 +97,8 @@ class Gap:
 @chart_style()
 def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> Chart:
     """Draw two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
-    figure = new_figure(_GAP_WIDTH, 62 + _GAP_ROW * len(gaps))
-    axes = place(figure, left=_GAP_LEFT, top=32, right=22, bottom=30)
+    figure = new_figure(_ROWS_WIDTH, 62 + _ROW * len(gaps))
+    axes = place(figure, left=_ROWS_LEFT, top=32, right=22, bottom=30)
     marks = {"first": _mark("o", "first", filled=True), "second": _mark("D", "second", filled=False)}
     for mark, name in zip(marks.values(), (first, second), strict=True):
         axes.plot([], [], label=name, **mark)
@@ -115,20 +116,27 @@ def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) ->
                 ha="left" if side > 0 else "right", va="center_baseline", fontsize=11, color=light(role),
                 annotation_clip=False,
             )  # fmt: skip
-    axes.set_xlim(-9, 109)
+    axes.set_xlim(_LEFT_END, 109)
     axes.set_ylim(len(gaps) - 0.5, -0.5)
     percent_axis(axes, "x", sign=True)
     axes.set_yticks([])
-    for row, gap in enumerate(gaps):  # above its dots, so that the chart is narrow enough for a phone
-        colour = light("pale" if gap.aside else "ink")
-        axes.annotate(gap.label, (-8, row), xytext=(0, 9), textcoords="offset points", color=colour, zorder=4)
+    for row, gap in enumerate(gaps):
+        _label_above(axes, gap.label, row, aside=gap.aside)
     _rows_only(axes)
-    _legend_above(figure, _GAP_LEFT)
+    _legend_above(figure, _ROWS_LEFT)
     told = []
     for gap in gaps:
         one, other = ("none" if share is None else f"{share:.1f}" for share in (gap.first, gap.second))
         told.append(f"{gap.label}: {one} and {other}")
     return Chart(figure, f"{measure}, {first} and {second}", f"{'; '.join(told)}.")
+
+
+def _label_above(
+    axes: Axes, label: str, row: int | float, *, aside: bool = False, lift: float = 9.0, **how: Any
+) -> None:
+    """Write the label of a row above its dots, so that the chart is narrow enough for a phone."""
+    colour, at = light("pale" if aside else "ink"), (_LEFT_END + 1, row)
+    axes.annotate(label, at, xytext=(0, lift), textcoords="offset points", color=colour, zorder=4, **how)
 
 
 def _rows_only(axes: Axes) -> None:
@@ -146,7 +154,7 @@ def _legend_above(figure: Figure, left: int) -> None:
     figure.legend(loc="upper left", ncols=len(names), frameon=False, bbox_to_anchor=corner)
 
 
-_INTERVAL_WIDTH, _INTERVAL_ROW = 470.0, 36.0
+_MARK_STEP = 10.0  # between the marks of a row in pixels, so that no interval hides another
 _MARKS = (("o", "pale"), ("o", "first"), ("D", "second"), ("s", "series-1"))
 """Markers and colours; the first, of untuned prompts, is hollow."""
 
@@ -159,56 +167,61 @@ class IntervalRow:
     marks: Mapping[str, tuple[float, float, float]]
     """By kind: a score and the ends of its interval, in per cent."""
     begins: str = ""
+    aside: bool = False
+    """Whether it is shown for comparison only, with a pale label and marks that are in no legend."""
 
 
 @chart_style()
 def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measure: str) -> Chart:
     """Draw scores with their intervals: a row for each way of asking, in it a mark for each kind of run."""
-    places, labels = _places(rows)
-    left = 20 + round(max((text_width(label, 12.0) for label in labels.values()), default=0))
-    figure = new_figure(left + _INTERVAL_WIDTH, 86 + _INTERVAL_ROW * (places[-1] + 1 if places else 1))
-    axes = place(figure, left=left, top=40, right=30, bottom=46)
+    places, headings = _places(rows)
+    last = places[-1] if places else 0.0
+    most = max((len(row.marks) for row in rows), default=1)
+    row_height = _ROW + _MARK_STEP * max(0, most - 2)
+    figure = new_figure(_ROWS_WIDTH, 76 + row_height * (last + 1))
+    axes = place(figure, left=_ROWS_LEFT, top=30, right=22, bottom=46)
     looks = zip(_distinct(kinds), _MARKS, strict=False)
     marks = {kind: _mark(shape, role, filled=role != "pale") for kind, (shape, role) in looks}
     for kind, mark in marks.items():
         axes.plot([], [], label=kind, **mark)
     for row, at in zip(rows, places, strict=True):
-        for number, kind in enumerate(kind for kind in marks if kind in row.marks):
+        looks_of_row = dict.fromkeys(row.marks, _mark("o", "pale", filled=True)) if row.aside else marks
+        for number, kind in enumerate(kind for kind in looks_of_row if kind in row.marks):
             score, low, high = row.marks[kind]
-            y = at + 0.22 * (number - (len(row.marks) - 1) / 2)  # so that no interval hides another
-            mark, colour = marks[kind], marks[kind]["markeredgecolor"]
+            y = at + _MARK_STEP / row_height * (number - (len(row.marks) - 1) / 2)
+            mark, colour = looks_of_row[kind], looks_of_row[kind]["markeredgecolor"]
             axes.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
             axes.plot([score], [y], clip_on=False, zorder=3, **mark)
-    axes.set_xlim(-2, 102)
-    axes.set_ylim((places[-1] if places else 0) + 0.6, min(labels, default=0) - 0.6)
-    percent_axis(axes, "x")
+    axes.set_xlim(_LEFT_END, 109)
+    axes.set_ylim(last + 0.5, -0.5)
+    percent_axis(axes, "x", sign=True)
     axes.set_xlabel(measure)
-    axes.set_yticks(list(labels), list(labels.values()))
-    for label, at in zip(axes.get_yticklabels(), labels, strict=True):
-        label.set_color(light("ink"))
-        label.set_fontweight("normal" if at in places else "bold")
+    axes.set_yticks([])
+    for row, at in zip(rows, places, strict=True):
+        _label_above(axes, row.label, at, aside=row.aside, lift=9.0 + _MARK_STEP / 2 * max(0, len(row.marks) - 1))
+    for at, text in headings.items():
+        _label_above(axes, text, at, lift=0.0, fontweight="bold")
     _rows_only(axes)
-    _legend_above(figure, left)
+    _legend_above(figure, _ROWS_LEFT)
     told = []
     for row in rows:
-        scores = ", ".join(f"{kind} {score:.1f}" for kind, (score, _, _) in row.marks.items())
+        scores = ", ".join(f"{kind} {score:.1f}".strip() for kind, (score, _, _) in row.marks.items())
         told.append(f"{f'{row.begins}: ' if row.begins else ''}{row.label}: {scores or 'none'}")
     return Chart(figure, measure, f"{'; '.join(told)}.")
 
 
 def _places(rows: Sequence[IntervalRow]) -> tuple[list[float], dict[float, str]]:
-    """Return the height of each row, and the labels by height."""
+    """Return the height of each row, and the headings of groups by height."""
     places: list[float] = []
-    labels: dict[float, str] = {}
+    headings: dict[float, str] = {}
     at = 0.0
     for row in rows:
         if row.begins:
-            labels[at] = row.begins
+            headings[at] = row.begins
             at += 0.75
         places.append(at)
-        labels[at] = row.label
         at += 1.0
-    return places, labels
+    return places, headings
 
 
 def _mark(shape: str, role: str, *, filled: bool) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 facts that changed."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from askwell.data.testbed import PREFIX
 from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.metrics import METRICS, units_of
-from askwell.evaluation.significance import SIGNIFICANT, interval_text, p_text
+from askwell.evaluation.scoring import FEW
+from askwell.evaluation.significance import SIGNIFICANT, interval_text, p_text, wilson_interval
 from askwell.runs.folder import RUN_COLUMNS, Run, column_text
 from askwell.runs.query import RunComparison
 from askwell.views.charts import Gap, gaps_chart, panels_chart
@@ -16,6 +18,7 @@ from askwell.views.printable import NONE, counted, shortened, signed
 from askwell.views.run_facts import rank_text
 
 _NUMBERS = {name for name, (kind, _) in RUN_COLUMNS.items() if kind != "VARCHAR"}
+_HEADINGS = {"untuned_P@1": "untuned", "lm": "LM"}
 _CURVES, _GAINS = 6, 40
 
 
@@ -33,14 +36,23 @@ def run_table(
     shown = tuple(
         Row(
             column_text(first, row[first]),
-            tuple(Cell(column_text(name, row[name])) for name in others),
+            tuple(Cell(column_text(name, row[name]), note=_interval(row) if name == "P@1" else "") for name in others),
             link=link,
             note=note,
         )
         for row, link, note in zip(rows, links or [""] * len(rows), notes or [""] * len(rows), strict=True)
     )
-    groups = (ColumnGroup("", tuple(Column(name, number=name in _NUMBERS) for name in others)),)
+    groups = (ColumnGroup("", tuple(Column(_HEADINGS.get(name, name), number=name in _NUMBERS) for name in others)),)
     return Table("", first, groups, shown, title)
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return the 95 % interval of a run's P@1 if its facts are few."""
+    score, facts = row["P@1"], row.get("facts") or FEW
+    if facts >= FEW or score is None:
+        return ""
+    low, high = wilson_interval(round(score / 100 * facts), facts)
+    return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
 def gains_figure(runs: Sequence[Run]) -> Figure | None:
@@ -57,11 +69,13 @@ def gains_figure(runs: Sequence[Run]) -> Figure | None:
     best = {label: max(pairs) for label, pairs in by_label.items()}
     gaps = [Gap(label, after, before) for label, (after, before) in sorted(best.items())][:_GAINS]
     better = sum(after > before for after, before in best.values())
-    mean = sum(after - before for after, before in best.values()) / len(best)
+    few = sum(run.record.untuned is not None and run.record.test.facts < FEW for run in runs)
     caption = (
         f"Full dots: right answers in % after tuning; hollow diamonds: with the same prompts before it. Tuning helps "
-        f"in {better} of {len(best)} cases, by {signed(mean)} points on average (of several runs, the best is shown)."
+        f"in {better} of {len(best)} cases (of several runs, the best is shown)."
     )
+    if few:
+        caption += f" {counted(few, 'run')} on fewer than {FEW} facts, where a difference means little."
     chart = gaps_chart(gaps, first="tuned", second="hard prompts", measure="P@1 on test facts")
     return Figure((Drawing("gains", chart),), caption)
 
@@ -72,7 +86,7 @@ def curves_figure(runs: Mapping[str, Run]) -> Figure | None:
     if not curves:
         return None
     more = f" The first {_CURVES} of {len(curves)} runs." if len(curves) > _CURVES else ""
-    caption = f"Right answers to dev facts in % during tuning: where a curve is flat, nothing more is learned.{more}"
+    caption = f"Right answers to dev facts in % during tuning.{more}"
     drawings = []
     for number, (name, points) in enumerate([*curves.items()][:_CURVES]):
         panel = {shortened(name, 30): {"dev P@1": points}}
@@ -93,8 +107,8 @@ def comparison_blocks(compared: RunComparison, changed: int) -> list[Block]:
     sentences = [_who_is_better(comparison), *_ranked_among(compared)]
     seeds = f", each with seeds {', '.join(map(str, comparison.seeds))}" if comparison.seeds else ""
     sentences.append(
-        f"{counted(comparison.facts, 'fact')} answered by both{seeds}; {comparison.only_a} only by A, "
-        f"{comparison.only_b} only by B."
+        f"{counted(comparison.facts, 'fact')} asked of both{seeds}; {comparison.only_a} only of A, "
+        f"{comparison.only_b} only of B."
     )
     if comparison.unsettled:
         facts = counted(comparison.unsettled, "fact")
@@ -151,10 +165,17 @@ def _ranked_among(compared: RunComparison) -> list[str]:
 
 def _how_sure(name: str, of: Any, comparison: Comparison) -> str:
     unit, digits = comparison.unit, METRICS[comparison.metric].decimals
-    how = f"a relation with a single {unit}, or all alike" if of.low is None else f"bootstrap over {unit}s"
+    if of.low is None:
+        how = f"a relation with a single {unit}, or all alike"
+    elif of.alike:
+        seen, others = (f"all {unit}s differ alike", "could not") if of.difference else (f"no {unit} differs", "could")
+        how = f"as {seen}, from Wilson's interval of how many {others}"
+    else:
+        how = f"bootstrap over {unit}s"
+    interval = interval_text(of.low, of.high, partial(signed, decimals=digits))
     return (
-        f"{name}: {of.difference:+.{digits}f}, {100 * comparison.confidence:.0f} % interval "
-        f"{interval_text(of.low, of.high, f'{{:+.{digits}f}}'.format)} ({how}); permutation test p = {p_text(of.p)} "
+        f"{name}: {signed(of.difference, digits)}, {100 * comparison.confidence:.0f} % interval "
+        f"{interval} ({how}); permutation test p = {p_text(of.p)} "
         f"({'exact' if of.exact else 'sampled'}), {'' if of.p < SIGNIFICANT else 'not '}significant at the paper's "
         f"threshold of {SIGNIFICANT}."
     )

@@ -105,7 +105,7 @@ def next_steps(lm: str, out: Path, runs: Sequence[Run]) -> list[tuple[str, str]]
         (f'askwell ask {here} {shlex.quote(x)} --where "{of_first}"', f"Ask the best mixture for {first} about any x."),
         (
             f"askwell show {here} --where \"{of_first} and setting = 'soft'\"",
-            "See in the terminal what the soft prompts are near to.",
+            "Show in the terminal what the soft prompts have moved to.",
         ),
         *([] if asked == {*RELATIONS} else [whole]),
         (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix(SECOND)}-demo", "The same with another LM."),

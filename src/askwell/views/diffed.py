@@ -160,7 +160,8 @@ def _share_table(verdicts: Verdicts) -> Table:
         interval = f"{100 * share.low:.1f} to {100 * share.high:.1f}" if share.of else NONE
         guessed = NONE if share.guessed is None else f"{100 * share.guessed:.1f}"
         aside = [] if never is None else [f"{never[verdict]} of {sum(never.values())}"]
-        rows.append((verdict, _MEANS[verdict], f"{share.count} of {share.of}", percent, interval, guessed, *aside))
+        cells = map(Cell, (f"{share.count} of {share.of}", percent, interval, guessed, *aside))
+        rows.append(Row(verdict, tuple(cells), note=_MEANS[verdict]))
     numbers = ["facts", "%", f"{100 * verdicts.confidence:.0f} % interval", "by chance, %"]
     caption = (
         "Kept, hidden and gone are of the facts that were known before, new and unknown of the others. By chance: the "
@@ -169,7 +170,7 @@ def _share_table(verdicts: Verdicts) -> Table:
     if never is not None:
         numbers.append("never told")
         caption += " Never told: facts that neither LM was ever told; they count nowhere else."
-    return table(("verdict", "the fact is", *numbers), rows, numbers=numbers, caption=caption)
+    return Table(caption, "verdict", (ColumnGroup("", tuple(map(Column, numbers))),), tuple(rows))
 
 
 def _sentences(verdicts: Verdicts) -> list[str]:

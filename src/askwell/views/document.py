@@ -169,7 +169,8 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
-    """Drawings with one caption: side by side where there is room, or one below the other and scrolled if wide."""
+    """Drawings with one caption: side by side where there is room and no wider than the page; or, if wide since they
+    are mostly text, framed, one below the other, and scrolled rather than made too small to read."""
 
     drawings: tuple[Drawing, ...]
     caption: str
@@ -185,6 +186,8 @@ class Section:
 
     heading: str
     blocks: tuple[Block, ...]
+    within: str = ""
+    """The chapter that it is a part of; contents name chapters, and sections that are in none."""
 
 
 @dataclass(frozen=True)

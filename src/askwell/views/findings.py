@@ -17,6 +17,7 @@ from askwell.data.testbed import PREFIXES, told_facts
 from askwell.evaluation.knowledge import MAJORITY
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.scoring import FEW, doubt
 from askwell.views.charts import Gap, gaps_chart
 from askwell.views.document import (
     Cell,
@@ -33,10 +34,11 @@ from askwell.views.document import (
 )
 from askwell.views.printable import NONE, counted, listed, shortened, signed
 from askwell.views.run_facts import answer_cell
-from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, in_words, place_of
+from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, place_of
 from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, is_told, known_parts
 
+MOST_FREQUENT = "most frequent answer of train"
 _CHANCE = 0.05
 """From this p-value on, a difference may be chance."""
 _MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 60
@@ -54,7 +56,7 @@ class FoundCell:
     @property
     def label(self) -> str:
         """What it is, in words."""
-        return f"{self.line.label}, {in_words(self.kind)}"
+        return f"{self.line.label}, {self.group.in_words(self.kind)}"
 
     @property
     def quoted(self) -> str:
@@ -66,16 +68,13 @@ class FoundCell:
         """Its P@1, over all facts."""
         return self.group.score("P@1").mean
 
-    @property
-    def has_outcomes(self) -> bool:
-        """Whether the answers to its facts are known, and not only the score."""
-        return not self.group.runs[0].is_before
-
     @cached_property
     def parts(self) -> Parts:
         """Its outcomes of told and of withheld facts, where that is known."""
         return (
-            _told_parts(one for of_seed in self.group.outcomes.values() for one in of_seed) if self.has_outcomes else {}
+            _told_parts(one for of_seed in self.group.outcomes.values() for one in of_seed)
+            if self.group.has_outcomes
+            else {}
         )
 
     def shares(self, relations: Collection[str] | None = None) -> list[float | None]:
@@ -112,7 +111,7 @@ class LMFindings:
     trust: tuple[CellTrust, ...]
 
     def _merit(self, cell: FoundCell) -> tuple[int, float]:
-        return len(cell.group.relations), self._score(cell)
+        return len(cell.group.relations), self.score(cell)
 
     @property
     def merit(self) -> tuple[int, float]:
@@ -141,7 +140,9 @@ class LMFindings:
     def sentences(self) -> list[str]:
         """What was found, the most important first."""
         return [
-            self._headline(),
+            *self._by_way(),
+            *self._tuned_or_not(),
+            *self._few(),
             *self._told(),
             *self._steps(INIT, SOFT, "Tuning the same prompts"),
             *self._steps(INIT, WEIGHTS, "Tuning nothing but their weights"),
@@ -154,29 +155,64 @@ class LMFindings:
         """Whether it is known for all cells which facts the LM was told; only these count then."""
         return all(cell.parts.get(TOLD) for cell in self.cells)
 
-    def _score(self, cell: FoundCell) -> float:
+    def score(self, cell: FoundCell) -> float:
+        """Return its P@1, of told facts alone where these are known for all cells."""
         told = cell.shares()[0] if self._are_parted else None
         return cell.score if told is None else told
 
     def _change(self, before: RunGroup | None, after: RunGroup | None) -> Step | None:
         return change_of(before, after, "P@1", is_told if self._are_parted else None)
 
-    def _headline(self) -> str:
-        tuned, untuned, best = self.best_tuned, self.best_untuned, self.best
-        facts = counted(best.group.facts, "test fact")
+    @cached_property
+    def _rivals(self) -> list[FoundCell]:
+        """The cells that were asked about the same relations as the best one, from the lowest score to the highest."""
+        same = [cell for cell in self.cells if cell.group.relations == self.best.group.relations]
+        return sorted(same, key=self.score)
+
+    @property
+    def facts_text(self) -> str:
+        """Of how many facts its scores are."""
+        best = self.best
         if self._are_parted:
-            facts = f"{counted(len(best.parts[TOLD]) // len(best.group.outcomes), 'fact')} that it was told"
-        answers = f"Of {facts}, {self.lm} answers {self._score(best):.1f} % correctly"
+            return f"{counted(len(best.parts[TOLD]) // len(best.group.outcomes), 'fact')} that it was told"
+        return counted(best.group.facts, "test fact")
+
+    def _by_way(self) -> list[str]:
+        """Return how much depends on the way of asking, where several ways were tried."""
+        worst, best = self._rivals[0], self._rivals[-1]
+        low, high = self.score(worst), self.score(best)
+        if len({cell.line for cell in self._rivals}) == 1 or not round(high - low, 1):
+            return []
+        return [
+            f"Of {self.facts_text}, {self.lm} answers from {low:.1f} % to {high:.1f} % correctly, depending on how it "
+            f"is asked: least with {worst.quoted}, most with {best.quoted}."
+        ]
+
+    def _tuned_or_not(self) -> list[str]:
+        tuned, untuned, best = self.best_tuned, self.best_untuned, self.best
+        is_said = bool(self._by_way())
+        who = "It" if is_said else f"Of {self.facts_text}, {self.lm}"
+        answers = f"{who} answers {self.score(best):.1f} % correctly"
         if tuned is None or untuned is None:
-            return f"{answers}, asked with {best.label}."
-        verdict = _verdict(self._change(untuned.group, tuned.group), self._score(tuned) - self._score(untuned))
+            return [] if is_said else [f"{answers}, asked with {best.label}."]
+        if kept := tuned.group.kept:
+            return [f"{answers} with prompts that were kept {kept}: no step of tuning was better on dev facts."]
+        verdict = _verdict(self._change(untuned.group, tuned.group), self.score(tuned) - self.score(untuned))
         of_tuned, of_untuned = self._best_of(tuned), self._best_of(untuned)
         others = "the same untuned" if of_tuned == of_untuned else f"untuned ones ({of_untuned})"
-        return f"{answers} with tuned prompts ({of_tuned}), {self._score(untuned):.1f} % with {others}: {verdict}."
+        return [f"{answers} with tuned prompts ({of_tuned}), {self.score(untuned):.1f} % with {others}: {verdict}."]
+
+    def _few(self) -> list[str]:
+        """Return how little so few facts show, if they are few."""
+        best = self._rivals[-1]
+        facts = len(best.parts[TOLD]) // len(best.group.outcomes) if self._are_parted else best.group.facts
+        if facts >= FEW:
+            return []
+        of = TOLD if self._are_parted else "test"
+        return [f"{doubt(round(self.score(best) / 100 * facts), facts, of)}."]
 
     def _best_of(self, cell: FoundCell) -> str:
-        rivals = (other for other in self.cells if other.group.relations == cell.group.relations)
-        of = sum((other.kind == INIT) == (cell.kind == INIT) for other in rivals)
+        of = sum((other.kind == INIT) == (cell.kind == INIT) for other in self._rivals)
         name = cell.line.label if cell.kind in (INIT, SOFT) else cell.label
         return name if of == 1 else f"{name}; the best of {of}"
 
@@ -211,7 +247,7 @@ class LMFindings:
                 verdict = "changes, untested since single answers before tuning are not kept,"
             elif step.p < _CHANCE:
                 verdict = "clearly helps" if step.gain > 0 else "hurts"
-            scores = (self._score(FoundCell(line, kind, of)) for kind, of in ((before, first), (after, second)))
+            scores = (self.score(FoundCell(line, kind, of)) for kind, of in ((before, first), (after, second)))
             found.setdefault(verdict, []).append(f"{line.label} ({' → '.join(f'{score:.1f}' for score in scores)})")
         tuned, untuned = self.best_tuned, self.best_untuned
         is_headline = tuned is not None and untuned is not None and tuned.line == untuned.line and before == INIT
@@ -237,11 +273,24 @@ class LMFindings:
 
     def most_frequent(self, relations: Collection[str] | None = None) -> list[float | None] | None:
         """Return what the most frequent answers of train score, as `FoundCell.shares`; None if that was not kept."""
+        cell, outcomes = self.best_tuned, self._of_control
+        if cell is None or outcomes is None:
+            return None
+        return _shares(_told_parts(outcomes), relations) if cell.parts else [_share(outcomes, relations)]
+
+    @property
+    def control(self) -> tuple[float, int] | None:
+        """The P@1 of the most frequent answers of train on all test facts, and how many these are; None if that was
+        not kept."""
+        cell, score = self.best_tuned, _share(self._of_control or (), None)
+        return None if cell is None or score is None else (score, cell.group.facts)
+
+    @property
+    def _of_control(self) -> list[Outcome] | None:
         cell = self.best_tuned
         if cell is None or any("test" not in run.controls.get(MAJORITY, {}) for run in cell.group.firsts):
             return None
-        outcomes = [outcome for run in cell.group.firsts for outcome in run.controls[MAJORITY]["test"]]
-        return _shares(_told_parts(outcomes), relations) if cell.parts else [_share(outcomes, relations)]
+        return [outcome for run in cell.group.firsts for outcome in run.controls[MAJORITY]["test"]]
 
 
 def _verdict(step: Step | None, difference: float) -> str:
@@ -253,7 +302,8 @@ def _verdict(step: Step | None, difference: float) -> str:
         return f"tuning {'gains' if gain > 0 else 'makes a difference of'} {points}"
     p = "p < 0.001" if step.p < 0.001 else f"p = {step.p:.3f}"
     if step.p >= _CHANCE:
-        return f"the difference of {points} may be chance ({p}, paired permutation test)"
+        changed = f"{counted(step.changed, 'fact')} {'changes' if step.changed == 1 else 'change'}"
+        return f"the difference of {points} may be chance ({changed}; {p}, paired permutation test)"
     better = "tuning helps" if gain > 0 else "the untuned prompts are better"
     return f"{better}, a difference of {points} ({p}, paired permutation test)"
 
@@ -299,6 +349,18 @@ def finding_points(findings: Sequence[LMFindings]) -> tuple[Paragraph, list[Poin
     return Paragraph(headline), [Points(tuple(of), lm if others else "") for lm, of in said.items() if of]
 
 
+def summary_table(by_set: Mapping[str, Sequence[LMFindings]]) -> Table:
+    """Return a row for each set of facts and LM: the P@1 of its best untuned and of its best tuned prompts."""
+    rows = []
+    for fact_set, findings in by_set.items():
+        for number, found in enumerate(findings):
+            cells = [None if cell is None else found.score(cell) for cell in (found.best_untuned, found.best_tuned)]
+            shown = (*map(one_decimal, cells), Cell(found.facts_text))
+            rows.append(Row(found.lm, shown, begins="" if number else fact_set))
+    columns = (Column("untuned"), Column("tuned"), Column("of", number=False))
+    return Table("P@1 in per cent of the best prompts of either kind.", "LM", (ColumnGroup("", columns),), tuple(rows))
+
+
 def told_drawings(fact_set: str, findings: Sequence[LMFindings]) -> list[Drawing]:
     """Return a chart for each LM of which it is known which facts it was told."""
     drawings = []
@@ -308,7 +370,7 @@ def told_drawings(fact_set: str, findings: Sequence[LMFindings]) -> list[Drawing
         if not gaps:
             continue
         if (of_control := found.most_frequent()) is not None and len(of_control) == 2:
-            gaps.append(Gap("most frequent answer", of_control[0], of_control[1], aside=True))
+            gaps.append(Gap(MOST_FREQUENT, of_control[0], of_control[1], aside=True))
         chart = gaps_chart(gaps[:_MOST_CELLS], first="told", second="withheld", measure=f"P@1 {units_of(['P@1'])}")
         heading = found.lm if len(findings) > 1 else ""
         drawings.append(Drawing(file_stem("told", fact_set, found.lm), chart, heading, TEXTS["told"]["what"]))
@@ -343,7 +405,7 @@ def relation_tables(findings: Sequence[LMFindings], *, in_short: bool = False) -
             rows.append(Row(cell.label, tuple(shown_figures), "" if number else begins))
         if found.most_frequent() is not None:
             of_control = (one_decimal(one) for of in shown for one in found.most_frequent(of) or nothing)
-            rows.append(Row("most frequent answer of train", tuple(of_control), note="no LM at all", pale=True))
+            rows.append(Row(MOST_FREQUENT, tuple(of_control), note="no LM at all", pale=True))
     sentences = [TEXTS["by_relation"]["what"], *([TEXTS["told"]["parts"]] if parts == 2 else [])]
     caption = " ".join([*sentences, ranked_among(run for cell in cells for run in cell.group.runs)])
     return [Table(caption, "prompts", tuple(groups), tuple(rows))]
@@ -367,7 +429,9 @@ def some_answers(findings: Sequence[LMFindings]) -> list[Section]:
     """Return what the best untuned and the best tuned prompts of an LM answer to some test facts."""
     sections = []
     for found in findings:
-        cells = [cell for cell in (found.best_untuned, found.best_tuned) if cell is not None and cell.has_outcomes]
+        cells = [
+            cell for cell in (found.best_untuned, found.best_tuned) if cell is not None and cell.group.has_outcomes
+        ]
         if not cells or len(cells[-1].group.relations) > _MOST_RELATIONS:
             continue
         relations = cells[-1].group.relations

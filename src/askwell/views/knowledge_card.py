@@ -42,7 +42,7 @@ _WAYS = {
     SOFT: "Soft prompt: the same prompt, tuned with the defaults.",
     MIXTURE: "Mixture: up to 8 prompts, tuned with the defaults.",
 }
-_KINDS = ("best control", "hard prompt", "tuned", "examples")
+_KINDS = ("best control", "hard prompt", "examples", "tuned")
 """Of the chart; the first is hollow."""
 _LONGEST_LABEL = 34
 
@@ -88,10 +88,11 @@ def headline(card: LMCard) -> str:
     )
     by_examples = card.scores[EXAMPLES]
     better = ", which is more than tuning gains here" if by_examples > card.tuned else ""
+    together = f"several, weighted, {card.scores[ENSEMBLE]:.1f} %, " if ENSEMBLE in card.scores else ""
     return (
         f"With tuned prompts, {card.lm} answers {card.tuned:.1f} % of the facts of "
-        f"{counted(len(card.relations), 'relation')}, {over}; one hard prompt gets {card.scores[HARD]:.1f} %, and up "
-        f"to 16 examples, which need no tuning, {by_examples:.1f} %{better}."
+        f"{counted(len(card.relations), 'relation')}, {over}; one hard prompt gets {card.scores[HARD]:.1f} %, "
+        f"{together}and up to 16 examples, which need no tuning, {by_examples:.1f} %{better}."
     )
 
 
@@ -121,7 +122,7 @@ def relations_chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
         "tuned stands to the right of the control."
     )
     name = f"card-{lms.index(card) + 1}"
-    return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption, wide=True)
+    return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption)
 
 
 def _label(one: AskedRelation) -> str:
@@ -167,7 +168,7 @@ def relation_table(card: LMCard) -> Table:
             (
                 Cell(str(one.facts)),
                 Cell(one.kind or NONE),
-                *(one_decimal(score, strong=name == one.tuned) for name, score in one.scores.items()),
+                *(_score(one, name, strong=name == one.tuned) for name in one.scores),
                 one_decimal(one.control),
                 Cell(f"{one.low:.0f}–{one.high:.0f}"),
                 _bits(one.bits[one.tuned]),
@@ -181,7 +182,7 @@ def relation_table(card: LMCard) -> Table:
             (
                 Cell(str(card.facts)),
                 Cell(""),
-                *map(one_decimal, card.scores.values()),
+                *(_score(card, name) for name in card.scores),
                 one_decimal(card.control),
                 Cell(""),
                 _bits(_mean_bits(card)),
@@ -195,6 +196,12 @@ def relation_table(card: LMCard) -> Table:
         "know than the best control, as a mean over facts; a dash if a probability is 0 or not known."
     )
     return Table(caption, "relation", groups, tuple(rows))
+
+
+def _score(of: AskedRelation | LMCard, setting: str, *, strong: bool = False) -> Cell:
+    """Return the score of a setting; its two bounds, if searches were cut and they differ."""
+    low, high = f"{of.at_least[setting]:.1f}", f"{of.scores[setting]:.1f}"
+    return Cell(high if low == high else f"{low}–{high}", strong=strong)
 
 
 def _bits(bits: float | None) -> Cell:
@@ -250,7 +257,10 @@ def trust_lines(card: LMCard) -> list[str]:
     if card.left_out:
         said.append(f"{counted(card.left_out, 'test fact')} could not be asked, and are in no score.")
     if cut := [f"{count:,} with {name}" for name, count in card.unsettled.items() if count]:
-        said.append(f"Some facts count as right although the search for a better answer was cut: {listed(cut)}.")
+        said.append(
+            f"The search for a better answer than the right one was cut for {listed(cut)}: scores have two bounds "
+            "where that matters, and tests leave these facts out."
+        )
     for name, scores in card.by_seed.items():
         each = ", ".join(f"{score:.1f}" for score in scores)
         said.append(f"From seed to seed, {name} scores {each}.")
@@ -272,7 +282,7 @@ def _side_by_side(lms: Sequence[LMCard]) -> Table:
         Row(
             one.lm,
             (
-                *map(one_decimal, one.scores.values()),
+                *(_score(one, name) for name in one.scores),
                 one_decimal(one.tuned, strong=True),
                 one_decimal(one.control),
                 Cell(str(one.facts)),
@@ -318,10 +328,14 @@ def relations_csv(card: Card) -> str:
     ways = tuple(card.lms[0].scores)
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["lm", "relation", "label", "kind", "facts", *ways, "tuned", "low", "high", "control", "bits"])
+    at_least = (f"{name} at least" for name in ways)
+    writer.writerow(
+        ["lm", "relation", "label", "kind", "facts", *ways, *at_least, "tuned", "low", "high", "control", "bits"]
+    )
     for lm in card.lms:
         for one in lm.relations:
-            figures = [*(one.scores[name] for name in ways), one.tuned_score, one.low, one.high, one.control]
+            scores = (of[name] for of in (one.scores, one.at_least) for name in ways)
+            figures = [*scores, one.tuned_score, one.low, one.high, one.control]
             bits = one.bits[one.tuned]
             numbers = [*(f"{figure:.2f}" for figure in figures), "" if bits is None else f"{bits:.3f}"]
             writer.writerow([lm.lm, one.relation, one.label, one.kind or "", one.facts, *numbers])

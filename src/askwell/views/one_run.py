@@ -12,10 +12,12 @@ from pydantic import BaseModel
 
 from askwell.data.split_audit import SetAudit, audit_sentences
 from askwell.errors import AskwellError, BadOption
+from askwell.evaluation.knowledge import PRIOR_CORRECTED
 from askwell.evaluation.metrics import METRICS, units_of
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.runs.record import RunRecord
+from askwell.specs.run_spec import TYPED
 from askwell.version import VERSION
 from askwell.views.charts import panels_chart
 from askwell.views.document import (
@@ -33,12 +35,12 @@ from askwell.views.document import (
 )
 from askwell.views.printable import NONE, counted, date_text, duration_text, visible
 from askwell.views.run_facts import facts_section
-from askwell.views.scores import candidate_blocks
+from askwell.views.scores import CONTROLS, candidate_blocks
 from askwell.views.study_cells import kept_runs
-from askwell.views.study_rows import lines_of
+from askwell.views.study_rows import lines_of, prompts_text
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import control_runs, trust_in
-from askwell.views.trust_section import trust_figures, trust_sentences
+from askwell.views.trust_section import specialty_blocks, trust_figures, trust_sentences
 from askwell.views.words import PromptWords, nearest_words
 from askwell.views.words_figure import prompt_table, words_figure
 
@@ -58,7 +60,7 @@ def run_document(
         **({"Took": duration_text(made.seconds)} if made.seconds is not None else {}),
         "Relation": spec.relation,
         "LM": spec.asked_lm,
-        "Prompts": f"{len(record.prompts)} ({spec.prompts})",
+        "Prompts": prompts_text(spec) if spec.prompts == TYPED else f"{len(record.prompts)} ({spec.prompts})",
         "Setting": spec.setting,
         "Seed": str(spec.seed),
         "Answers": record.test.vocabulary,
@@ -126,31 +128,38 @@ def trust_document(run: Run, others: Sequence[Run] = ()) -> Document:
 
 def _found(run: Run) -> str:
     record = run.record
-    score, facts = run.score("P@1"), counted(record.test.facts, "test fact")
-    said = f"{METRICS['P@1'].text(score)} % of {facts} are answered correctly"
+    score, facts = run.score("P@1"), record.test.facts
+    answered = f"{counted(facts, 'test fact')} {'is' if facts == 1 else 'are'} answered correctly"
+    said = f"{METRICS['P@1'].text(score)} % of {answered}"
     untuned = None if record.untuned is None else record.untuned.score("P@1")
-    said += "" if untuned is None else f"; with the same prompts before tuning, {untuned:.1f} %"
-    if record.knowledge is not None:
-        sure = "more than" if record.knowledge.is_there else "perhaps no more than"
-        said += f". That is {sure} can be reached without looking at x ({record.knowledge.control_score:.1f} %)"
-    return f"{said}."
+    if record.as_written:
+        said += f", by prompts that were kept {record.as_written}: no step of tuning was better on dev facts"
+    elif untuned is not None:
+        said += f"; with the same prompts before tuning, {untuned:.1f} %"
+    if (found := record.knowledge) is not None:
+        sure = "more than" if found.is_there else "not clearly more than"
+        said += f". That is {sure} answers reach that do not look at x ({found.control_score:.1f} %)"
+    return " ".join(filter(None, (f"{said}.", record.test.doubt_text)))
 
 
 def _scores(run: Run) -> Section:
     """Return the scores beside those before tuning and those of answers that need no knowledge, and of each label."""
     record = run.record
     tuned = record.spec.baseline or ("tuned" if record.spec.training else "untuned")
+    tuned = f"kept {record.as_written}" if record.as_written else tuned
     untuned = [] if record.untuned is None else [("untuned", record.untuned.score)]
     few = record.test.labels is not None and len(record.test.labels.labels) <= 10  # all are among the first ten
     shown = [name for name in METRICS if not (few and name == "P@10")]
     rows = [_score_row(name, shown, score) for name, score in (*untuned, (tuned, run.score))]
     for name, control in record.controls.items():
         if control.test is not None:
-            rows.append(_score_row(name, shown, control.test.get, control.description))
+            row = _score_row(CONTROLS.get(name, name), shown, control.test.get, control.description)
+            rows.append(replace(row, pale=name != PRIOR_CORRECTED))
     left_out = f"; {record.test.left_out_count} more could not be asked" if record.test.left_out_count else ""
     caption = (
         f"Means over {counted(record.test.facts, 'test fact')} ({units_of(shown)}), ranked among "
-        f"{record.test.vocabulary}{left_out}. Pale rows need no knowledge of x: only a score above them is a sign."
+        f"{record.test.vocabulary}{left_out}. Pale rows need no knowledge of x: only what a score is above them can be "
+        "knowledge."
     )
     bounds = [Paragraph(f"{record.test.bounds_text}.")] if record.test.bounds_text else []
     scores = replace(table(("", *shown), (), numbers=shown, caption=caption), rows=tuple(rows))
@@ -159,7 +168,7 @@ def _scores(run: Run) -> Section:
 
 def _score_row(name: str, metrics: Sequence[str], score: Callable[[str], float | None], what: str = "") -> Row:
     cells = tuple(Cell(METRICS[metric].text(score(metric))) for metric in metrics)
-    return Row(name, cells, note=what, pale=bool(what))
+    return Row(name, cells, note=what)
 
 
 def _learning(record: RunRecord) -> list[Section]:
@@ -168,6 +177,8 @@ def _learning(record: RunRecord) -> list[Section]:
         return []
     kept = None if record.training is None else record.training.best_pairs
     note = "" if kept is None else f" The state after {kept} pairs was kept."
+    if record.as_written:
+        note = f" No state after the first was better, so the prompts were kept {record.as_written}."
     return [Section("Learning curve", (learning_figure(points, note),))]
 
 
@@ -176,7 +187,7 @@ def learning_figure(points: Sequence[tuple[float, float]], note: str = "") -> Fi
     chart = panels_chart({"dev": {"P@1": points}}, measure="P@1, %", trained="pairs trained on")
     caption = (
         f"Right answers to dev facts in %: {points[0][1]:.1f} at first, {points[-1][1]:.1f} after {points[-1][0]:.0f} "
-        f"pairs, {max(score for _, score in points):.1f} at best. Where the curve is flat, nothing more is learned."
+        f"pairs, {max(score for _, score in points):.1f} at best."
     )
     return Figure((Drawing("learning", chart),), caption + note)
 
@@ -188,8 +199,9 @@ def trust_sections(run: Run, others: Sequence[Run], heading: str = "Can I believ
     except AskwellError:
         cells = []
     if cells:
-        charts = Figure(tuple(trust_figures(cells[:1], run.record.spec.relation)), "The red line is one in ten.")
-        blocks: list[Block] = [Points(tuple(trust_sentences(cells[0]))), charts]
+        drawn = tuple(trust_figures(cells[:1], run.record.spec.relation))
+        charts = [Figure(drawn, "The red line is one in ten.")] if drawn else []
+        blocks: list[Block] = [Points(tuple(trust_sentences(cells[0]))), *charts]
     else:
         blocks = [Paragraph("Nothing was tuned in this run, so nothing could be learned from train facts.")]
     sections = [Section(heading, tuple(blocks))]
@@ -205,7 +217,8 @@ def _prompts(record: RunRecord, name: str, words: Sequence[PromptWords]) -> Sect
     drawn = [words_figure(words, name)] if words else []
     said = [f"The weights are spread as over {record.effective_prompts:.1f} equally weighted prompts."]
     said += [f"Left out: {visible(one.template)}, since {one.reason}." for one in record.left_out_prompts]
-    return Section("Prompts", (*drawn, listed, *map(Paragraph, said)))
+    taken = () if record.trust is None else record.trust.specialties
+    return Section("Prompts", (*drawn, listed, *map(Paragraph, said), *specialty_blocks(taken)))
 
 
 def _making(record: RunRecord) -> list[Block]:

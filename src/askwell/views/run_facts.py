@@ -109,9 +109,12 @@ def facts_section(run: Run, link: str = "") -> Section:
     few = counted(len(shown), "test fact")
     caption = f"{few}, evenly spread over the list." if len(shown) < len(facts) else "All test facts."
     caption += f" An answer is confident if its probability is at least {100 * CONFIDENT:.0f} %."
-    drawn = [changes_figure(run.untuned, run.test, ("before tuning", "after tuning"))] if run.untuned else []
+    may_change = run.untuned and not run.record.as_written
+    drawn = [changes_figure(run.untuned, run.test, ("before tuning", "after tuning"))] if may_change else []
     table_of_some = replace(facts_table(shown, caption), more=len(facts) - len(shown))
-    return Section("Answers", (*drawn, parts, table_of_some))
+    # Where no page has them all, they are here.
+    of_all = replace(facts_table(facts, ""), folded=f"All {len(facts):,} test facts")
+    return Section("Answers", (*drawn, parts, table_of_some, *([of_all] if table_of_some.more and not link else [])))
 
 
 def answer_cell(outcome: Outcome) -> Cell:
@@ -122,7 +125,7 @@ def answer_cell(outcome: Outcome) -> Cell:
     return Cell(visible(outcome.answers[0]), mark=mark, note=per_cent(outcome.probabilities[0]))
 
 
-_ROLES = {"right in both": "first", "only the first": "bad", "only the second": "good", "wrong in both": "pale"}
+_ROLES = {"right in both": "first", "right → wrong": "bad", "wrong → right": "good", "wrong in both": "pale"}
 
 
 def changes_figure(first: Sequence[Outcome], second: Sequence[Outcome], names: tuple[str, str]) -> Figure:

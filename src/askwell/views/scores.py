@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from askwell.answers.reply import PromptReply, Reply
-from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_MASKED_X, Knowledge
+from askwell.data.facts import Fact
+from askwell.data.testbed import PREFIXES, told_facts
+from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X, Knowledge
 from askwell.evaluation.labels import LabelFigures, RankedPairs
-from askwell.evaluation.metrics import METRICS, TABLE_METRICS
+from askwell.evaluation.metrics import METRICS, TABLE_METRICS, scores_of
+from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.evaluation.significance import interval_text
 from askwell.views.document import Block, Cell, Column, ColumnGroup, Paragraph, Row, Table, table
@@ -36,7 +39,8 @@ def evaluation_blocks(evaluation: Evaluation) -> list[Block]:
     rows = {name: (int(scores["facts"]), scores) for name, scores in figures.relations.items()}
     if len(figures.relations) > 1:
         rows |= {"micro average": (figures.facts, figures.micro), "macro average": (figures.facts, figures.macro)}
-    rows["other golds kept (raw)"] = (figures.facts, figures.raw["micro"])
+    if figures.raw["micro"] != {name: figures.micro.get(name) for name in figures.raw["micro"]}:
+        rows["other golds kept (raw)"] = (figures.facts, figures.raw["micro"])
     title = f"{counted(figures.facts, f'{evaluation.split} fact')}, ranked among {evaluation.vocabulary}"
     scored = table(
         ("", "facts", *TABLE_METRICS),
@@ -90,28 +94,36 @@ def spread_blocks(several: "SeveralRuns") -> list[Block]:
     return [spread, Paragraph(same)]
 
 
-CONTROLS = {
-    MAJORITY: "the most frequent ys of train",
+CONTROLS: dict[str, str] = {
+    MAJORITY: "the most frequent y's of train",
     PRIOR: "the prompts' prior",
     PRIOR_MASKED_X: "the prompts with x masked",
+    PRIOR_CORRECTED: "its answers divided by the prior",
     "random-weights": "the same tuning on an LM with random weights",
     "random-embeddings": "the same tuning on the LM with random word vectors",
 }
-"""What each control is, in a few words."""
+"""What each control, and the answers corrected by one, are in a few words."""
 
 
-def control_sentences(found: Knowledge | None, corrected: float | None) -> list[str]:
+def control_sentences(found: Knowledge | None) -> list[str]:
     """Return what answers that need no knowledge score, the gain over the best of them, and what it means."""
     if found is None:
         return []
     each = ", ".join(f"{CONTROLS.get(name, name)} {scores['test']:.1f}" for name, scores in found.controls.items())
     interval = interval_text(found.low, found.high, "{:.1f}".format)
     verdict = "so the LM knows something" if found.is_there else "which may be chance"
-    lines = [
+    return [
         f"P@1 without knowledge of x: {each}.",
         f"Gain over the best of them (chosen on dev: {CONTROLS.get(found.control, found.control)}): {found.gain:.1f} "
         f"({100 * found.confidence:.0f} % interval {interval}), {verdict}.",
     ]
+
+
+def detail_sentences(found: Knowledge | None, corrected: float | None) -> list[str]:
+    """Return what the section on trust adds to the gain: bits a fact, and the score with the prior divided out."""
+    if found is None:
+        return []
+    lines = []
     if found.bits is not None:
         best = CONTROLS.get(found.bits.control, found.bits.control)
         lines.append(f"Beyond the control with the best log-loss on dev ({best}): {found.bits.bits:.2f} bits a fact.")
@@ -122,6 +134,31 @@ def control_sentences(found: Knowledge | None, corrected: float | None) -> list[
             "first.)"
         )
     return lines
+
+
+def told_sentences(lm: str, tuned: Sequence[Outcome], untuned: Sequence[Outcome] = ()) -> list[str]:
+    """Return what an LM of a testbed answers of the facts in its training text and of those withheld from it; nothing
+    where that is not known."""
+    relation = tuned[0].relation
+    if not any(lm.startswith(prefix) and relation.startswith(prefix) for prefix in PREFIXES):
+        return []
+    told = told_facts(relation)
+    shares = []
+    for is_told in (True, False):
+        scored = [
+            scores_of(part, ["P@1"])["P@1"]
+            for outcomes in (tuned, untuned)
+            if (part := [one for one in outcomes if (Fact(one.x, one.y) in told) == is_told])
+        ]
+        if not scored:
+            return []
+        before = f" (untuned {scored[1]:.1f})" if len(scored) > 1 else ""
+        shares.append(f"{scored[0]:.1f} %{before}")
+    count = sum(Fact(one.x, one.y) in told for one in tuned)
+    return [
+        f"{lm} was told {count} of these {counted(len(tuned), 'fact')}, of which it answers {shares[0]} correctly, and "
+        f"could only guess the {len(tuned) - count} others: {shares[1]}."
+    ]
 
 
 _BAR = 20
@@ -188,8 +225,8 @@ class BestAnswers:
 def best_answers_table(rows: Sequence[BestAnswers], mixtures: Sequence[str], risk: float) -> Table:
     """Return the best answer to each x by each of the mixtures, beside the right ones."""
     caption = (
-        "The best answer to each x with its probability. “Not known” means that it is so improbable that more than one "
-        f"in {1 / risk:.0f} such answers would be wrong."
+        "The best answer to each x with its probability. “Not sure” is said of one so improbable that more than one "
+        f"in {1 / risk:.0f} such answers may be wrong."
     )
     if scored := [row for row in rows if row.golds]:
         counts = [sum(row.is_right(at) for row in scored) for at in range(len(mixtures))]
@@ -208,9 +245,9 @@ def _best(row: BestAnswers, at: int) -> Cell:
     reply = row.replies[at]
     if reply is None:
         return Cell(NONE, note=row.problem)
-    if at == 0 and not row.knows:
-        return Cell("not known", note=f"{visible(reply.y)}, {per_cent(reply.probability)}")
-    return Cell(visible(reply.y), mark="right" if row.is_right(at) else "", note=per_cent(reply.probability))
+    unsure = ", not sure" if at == 0 and not row.knows else ""
+    note = f"{per_cent(reply.probability)}{unsure}"
+    return Cell(visible(reply.y), mark="right" if row.is_right(at) else "", note=note)
 
 
 def best_answers_csv(rows: Sequence[BestAnswers], kinds: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from askwell.views.findings import (
     findings_of,
     relation_tables,
     some_answers,
+    summary_table,
     told_drawings,
 )
 from askwell.views.paper_figures import differences
@@ -26,7 +27,7 @@ from askwell.views.study_cells import kept_runs
 from askwell.views.study_figures import chosen_runs, curve_drawing, prompt_drawings, score_drawing
 from askwell.views.study_rows import FIELDS, TEXTS, Line, StudyTable, lines_of, same_facts
 from askwell.views.study_tables import tables_of
-from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
+from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_sections
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import CellTrust, ControlRuns, control_runs, trust_in
 from askwell.views.trust_section import parts_table, trust_figures, trust_sentences, trust_table
@@ -83,7 +84,8 @@ class FactSetStudy:
         if self.trust_tables:
             believe, *further = self.trust_tables
             explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in self.explained]
-            sections.append(Section(believe.title, (believe.table, *explained, Figure(self.trust_charts, ""))))
+            charts = [Figure(self.trust_charts, "")] if self.trust_charts else []
+            sections.append(Section(believe.title, (believe.table, *explained, *charts)))
             sections += [Section(made.title, (made.table,)) for made in further]
         return sections
 
@@ -129,27 +131,26 @@ class Study:
             tables = (replace(made.table, title=made.title, caption="") for made in part.tables if made.kind in kinds)
             headline, details = finding_points(part.findings)
             blocks = (headline, *details, *in_short, *tables)
-            sections.append([Section(_FOUND, blocks)])
-        return Document("", sections=tuple(self._named(sections)))
-
-    def _named(self, sections: list[list[Section]]) -> list[Section]:
-        """Return the sections of all sets; where there are several sets, headings begin with their names."""
-        names = [part.fact_set for part in self.sets]
-        if len(names) == 1:
-            return sections[0]
-        return [
-            replace(section, heading=f"{name}: {section.heading[:1].lower()}{section.heading[1:]}")
-            for name, of_set in zip(names, sections, strict=True)
-            for section in of_set
-        ]
+            heading = f"{part.fact_set}: {_FOUND.lower()}" if len(self.sets) > 1 else _FOUND
+            sections.append(Section(heading, blocks))
+        return Document("", sections=tuple(sections))
 
     @property
     def sections(self) -> list[Section]:
-        """The sections of the page and of the text, in order: first what was found."""
-        sections = self._named([[Section(_FOUND, tuple(part.found))] for part in self.sets])
-        sections += self._named([part.sections for part in self.sets])
+        """The sections of the page and of the text, in order: first what was found; of several sets a chapter each,
+        below a table of them all."""
+        several = len(self.sets) > 1
+        by_set = {part.fact_set: part.findings for part in self.sets}
+        sections = [Section("In short", (summary_table(by_set),))] if several else []
+        for part in self.sets:
+            of_set = (Section(_FOUND, tuple(part.found)), *part.sections)
+            sections += [replace(one, within=part.fact_set) for one in of_set] if several else of_set
         if self.prompts:
-            sections.append(Section("What the soft prompts look like", tuple(map(_figure, self.prompts))))
+            sections.append(
+                Section(
+                    "What the soft prompts look like", tuple(replace(_figure(one), wide=True) for one in self.prompts)
+                )
+            )
         if self.problems:
             sections.append(Section("What could not be drawn", (Points(self.problems),)))
         return list(_without_repetition(sections))
@@ -171,13 +172,12 @@ def _without_repetition(sections: Iterable[Section]) -> Iterator[Section]:
         yield replace(section, blocks=tuple(map(once, section.blocks)))
 
 
-_NARROW = 480
 _FOUND = "What was found"
 
 
 def _figure(drawing: Drawing) -> Figure:
-    """Return a drawing that stands under its own heading; a small one is not blown up."""
-    return Figure((replace(drawing, heading="", note=""),), drawing.note, wide=drawing.chart.size[0] > _NARROW)
+    """Return a drawing that stands under its own heading."""
+    return Figure((replace(drawing, heading="", note=""),), drawing.note)
 
 
 def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
@@ -211,7 +211,7 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
         findings=tuple(findings),
         told=tuple(told_drawings(fact_set, findings)),
         tables=tuple(tables),
-        scores=score_drawing(compared, fact_set),
+        scores=score_drawing(compared, fact_set, findings),
         curves=curve_drawing(lines, fact_set),
         beside_the_paper=beside,
         trust=tuple(cells),
@@ -241,7 +241,7 @@ def report_page(study: Study, name: str, made_with: str = "") -> Document:
 
 def report_markdown(study: Study) -> str:
     """Return the study as Markdown; it refers to the drawings in the folder figures."""
-    return "\n".join(["# Report\n", *map(markdown_section, study.sections)])
+    return f"# Report\n\n{markdown_sections(study.sections)}"
 
 
 def report_latex(study: Study) -> str:

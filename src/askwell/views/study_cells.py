@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from askwell.data.split import fold_of
 from askwell.errors import UsageError
 from askwell.evaluation.comparison import Outcomes, pair_outcomes
 from askwell.evaluation.metrics import METRICS, Average
@@ -21,6 +22,7 @@ from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.significance import permutation_test
 from askwell.runs.folder import Run
+from askwell.runs.several_runs import scored_together
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 
@@ -41,8 +43,9 @@ _IN_WORDS = {
     VECTORS: "only vectors tuned",
 }
 EM = "EM"
-STATIC = "static"
-"""The weighting that does not depend on x; each of the others gets its own row, under its name."""
+AUTO, STATIC = "auto", "static"
+"""The weighting that a run chooses itself, and the one that does not depend on x; each of the others gets its own row,
+under its name."""
 
 _SHALLOW = {("vectors", "weights"): SOFT, ("weights",): WEIGHTS, ("vectors",): VECTORS, (): "nothing tuned"}
 _DEEP = {("vectors", "layers", "weights"): DEEP}
@@ -76,7 +79,7 @@ def extras_of(spec: RunSpec) -> tuple[str, ...]:
     mixture, training = spec.mixture, spec.training
     extras = {
         EM: training is not None and training.method == "em",
-        f"{mixture.weighting} weights": mixture.weighting != STATIC,
+        f"weighted by x ({mixture.weighting})": mixture.weighting not in (AUTO, STATIC),
         "product of experts": mixture.combine == "product",
         "published weights": mixture.weights == "file",
         f"{mixture.copies} copies": mixture.copies > 1,
@@ -120,11 +123,25 @@ class KeptRun(Run):
     """The set of its relation."""
     is_before: bool = False
     """Whether it stands for its prompts before they were tuned."""
+    folds: "tuple[KeptRun, ...]" = ()
+    """The runs whose facts it has together, if it stands for the folds of one relation."""
 
     @property
     def spec(self) -> RunSpec:
         """What was run."""
         return self.record.spec
+
+    @property
+    def parts(self) -> "tuple[KeptRun, ...]":
+        """Its folds, or itself alone."""
+        return self.folds or (self,)
+
+    @cached_property
+    def test(self) -> list[Outcome]:
+        """The outcome of each test fact, of all folds; before tuning, if it stands for that, as far as it was kept."""
+        if self.folds:
+            return [outcome for fold in self.folds for outcome in (fold.untuned if self.is_before else fold.test)]
+        return self.untuned if self.is_before else super().test
 
     @property
     def figures(self) -> EvaluationFigures:
@@ -154,7 +171,35 @@ def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
     names = [run.record.spec.relation for run in ordinary]
     own = {name for name in names if fact_set_of(name) == NO_SET}
     sets = {name: name if name in own and len(own) <= _MOST_OWN_SETS else fact_set_of(name) for name in names}
-    return [KeptRun(run.folder, run.record, run.remarks, sets[run.record.spec.relation]) for run in ordinary]
+    return _with_folds(
+        [KeptRun(run.folder, run.record, run.remarks, sets[run.record.spec.relation]) for run in ordinary]
+    )
+
+
+def _with_folds(runs: Sequence[KeptRun]) -> list[KeptRun]:
+    """Return the runs, with one in place of the folds of each relation, which has their facts together."""
+    alike: dict[tuple[Any, ...], dict[int, KeptRun]] = defaultdict(dict)
+    for place, run in enumerate(runs):
+        number, count = fold_of(run.record.relation.split_by) or (place, 0)
+        same = run.spec.model_copy(update={"facts_sha256": ""}).id
+        split = (run.folder.parent, run.record.relation.split_seed, same) if count else place
+        alike[count, split][number] = run
+    return [_together([*folds.values()]) for folds in alike.values()]
+
+
+def _together(folds: Sequence[KeptRun]) -> KeptRun:
+    first = folds[0]
+    if len(folds) == 1:
+        return first
+    records = [run.record for run in folds]
+    before = [record.untuned for record in records if record.untuned is not None]
+    untuned = scored_together([run.untuned for run in folds], before) if len(before) == len(folds) else None
+    together = {
+        "test": scored_together([run.test for run in folds], [record.test for record in records]).figures(),
+        "untuned": None if untuned is None or not untuned.outcomes else untuned.figures(),
+        "effective_prompts": fmean(record.effective_prompts for record in records),
+    }
+    return replace(first, record=first.record.model_copy(update=together), folds=tuple(folds))
 
 
 @dataclass(frozen=True)
@@ -210,6 +255,21 @@ class RunGroup:
         return sum(run.facts for run in self.firsts)
 
     @property
+    def has_outcomes(self) -> bool:
+        """Whether the answers to its facts are known, and not only the score."""
+        return all(run.test for run in self.runs)
+
+    @property
+    def kept(self) -> str:
+        """How its prompts were before tuning, if no step was better on dev in any of its runs; empty otherwise."""
+        states = dict.fromkeys(part.record.as_written for run in self.runs for part in run.parts)
+        return " or ".join(states) if all(states) and not self.runs[0].is_before else ""
+
+    def in_words(self, kind: str) -> str:
+        """Return what was tuned in its runs, as people are told of it, or that they were kept as they had been."""
+        return f"kept {self.kept}" if self.kept else in_words(kind)
+
+    @property
     def left_out(self) -> int:
         """Test facts that could not be asked, over all relations."""
         return sum(run.figures.left_out_count for run in self.firsts)
@@ -255,6 +315,8 @@ class Step:
     gain: float
     p: float | None
     """None where the outcomes of single facts are not known."""
+    changed: int = 0
+    """How many facts were not answered equally well."""
 
 
 def change_of(
@@ -267,7 +329,7 @@ def change_of(
     """
     if before is None or after is None or not {*before.relations} & {*after.relations}:
         return None
-    if before.runs[0].is_before:  # there are no outcomes of single facts
+    if not before.has_outcomes:
         return Step(after.score(metric).mean - before.score(metric).mean, None)
     a, b = _by_seed(after, among), _by_seed(before, among)
     if isinstance(a, dict) and isinstance(b, dict) and not a.keys() & b.keys():
@@ -278,7 +340,8 @@ def change_of(
         differences[pair.unit("fact")] += value(pair.a) - value(pair.b)
     sums = np.array([*differences.values()])
     sums[np.abs(sums) < 1e-12] = 0.0  # seeds that cancel out except for the last bits
-    return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), permutation_test(sums).p)
+    gain = METRICS[metric].scale * float(sums.sum()) / len(pairs)
+    return Step(gain, permutation_test(sums).p, int(np.count_nonzero(sums)))
 
 
 def _by_seed(group: RunGroup, among: Callable[[Outcome], bool] | None) -> Outcomes:

@@ -11,6 +11,7 @@ from askwell.evaluation.metrics import units_of
 from askwell.views.charts import Curve, IntervalRow, intervals_chart, panels_chart
 from askwell.views.document import Drawing, headed
 from askwell.views.drawing import Chart
+from askwell.views.findings import MOST_FREQUENT, LMFindings
 from askwell.views.study_cells import ARROWS, DEEP, INIT, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup, in_words
 from askwell.views.study_rows import TEXTS, Line, caption_of, file_stem
 from askwell.views.words import nearest_words
@@ -45,7 +46,8 @@ def curve_drawing(lines: Sequence[Line], fact_set: str) -> Drawing | None:
 
 def mean_curve(group: RunGroup) -> Curve:
     """Return the mean of the runs' dev P@1 wherever any of them was scored, interpolated linearly for the others."""
-    curves = [curve for run in group.runs if (curve := run.record.learning_curve)]
+    parts = (part for run in group.runs for part in run.parts)
+    curves = [curve for part in parts if (curve := part.record.learning_curve)]
     if not curves:
         return []
     places = sorted({pairs for curve in curves for pairs, _ in curve})
@@ -53,14 +55,21 @@ def mean_curve(group: RunGroup) -> Curve:
     return [*zip(places, np.mean(heights, axis=0).tolist(), strict=True)]
 
 
-def score_drawing(lines: Sequence[Line], fact_set: str) -> Drawing:
-    """Return a row for each LM and source, with its untuned and tuned scores in it."""
+def score_drawing(lines: Sequence[Line], fact_set: str, findings: Sequence[LMFindings] = ()) -> Drawing:
+    """Return a row for each LM and source, with its untuned and tuned scores in it; below those of an LM, what needs
+    no LM, where the findings on it have that."""
+    controls = {found.lm: found.control for found in findings}
     rows: list[IntervalRow] = []
-    for line, begins in headed(lines, lambda line: line.lm):
+    for number, (line, begins) in enumerate(headed(lines, lambda line: line.lm)):
         marks = {in_words(kind): interval(group) for kind in ARROWS if (group := line.group(kind)) is not None}
         rows.append(IntervalRow(line.label, marks, begins))
         parts = {kind: group for kind, group in line.groups.items() if kind not in ARROWS}
-        rows += [IntervalRow(f"{line.label}, {in_words(kind)}", {_PART: interval(parts[kind])}) for kind in parts]
+        rows += [
+            IntervalRow(f"{line.label}, {parts[kind].in_words(kind)}", {_PART: interval(parts[kind])}) for kind in parts
+        ]
+        is_last = all(other.lm != line.lm for other in lines[number + 1 :])
+        if is_last and (control := controls.get(line.lm)) is not None:
+            rows.append(IntervalRow(MOST_FREQUENT, {"": _with_wilson(*control)}, aside=True))
     kinds = [kind for kind in (*map(in_words, ARROWS), _PART) if any(kind in row.marks for row in rows)]
     groups = [group for line in lines for kind in {INIT, *line.groups} if (group := line.group(kind)) is not None]
     caption = caption_of("scores", groups, spread=False)
@@ -72,8 +81,11 @@ def interval(group: RunGroup) -> tuple[float, float, float]:
 
     The score is a mean over seeds, so the number of right answers is rounded to a whole one for the interval.
     """
-    score = group.score("P@1").mean
-    found = binomtest(round(score / 100 * group.facts), group.facts).proportion_ci(0.95, method="wilson")
+    return _with_wilson(group.score("P@1").mean, group.facts)
+
+
+def _with_wilson(score: float, facts: int) -> tuple[float, float, float]:
+    found = binomtest(round(score / 100 * facts), facts).proportion_ci(0.95, method="wilson")
     return score, 100 * float(found.low), 100 * float(found.high)
 
 
@@ -81,7 +93,8 @@ def chosen_runs(lines: Sequence[Line], count: int) -> list[KeptRun]:
     """Return the runs to draw: plain soft mixtures with the most prompts, of the first seed, taking LMs in turn."""
     by_lm: dict[str, dict[str, KeptRun]] = {}
     for line in lines:
-        for run in line.groups[SOFT].runs if SOFT in line.groups and not line.extras else ():
+        runs = line.groups[SOFT].runs if SOFT in line.groups and not line.extras else ()
+        for run in (run.parts[0] for run in runs):
             relations = by_lm.setdefault(line.lm, {})
             best = relations.setdefault(run.spec.relation, run)
             relations[run.spec.relation] = min(best, run, key=_preference)

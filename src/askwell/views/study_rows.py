@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
-from askwell.specs.run_spec import TYPED
+from askwell.specs.run_spec import TYPED, PromptText, RunSpec
 from askwell.views.document import MISSING, Cell, ColumnGroup, Row, Table, one_decimal
 from askwell.views.printable import counted, visible
 from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, extras_of, how_of, kind_of, place_of, source_of
@@ -59,8 +59,8 @@ class Line:
         """The row's heading."""
         templates = {tuple(run.spec.templates) for group in self.groups.values() for run in group.runs}
         source = self.source
-        if source == TYPED and len(templates) == 1 and len(only := templates.pop()) == 1:
-            source = f"“{only[0].template}”"
+        if source == TYPED and len(templates) == 1:
+            source = _typed_text(templates.pop())
         named = ", ".join([source, *self.extras])
         return f"{named} [{self.apart}]" if self.apart else named
 
@@ -72,6 +72,16 @@ class Line:
     def part(self, apart: str, groups: Mapping[str, RunGroup]) -> "Line":
         """Return a row of these groups alone, and what sets it apart from the others of this row."""
         return replace(self, apart="; ".join(filter(None, (self.apart, apart))), groups=groups)
+
+
+def prompts_text(spec: RunSpec) -> str:
+    """Return what the prompts of a run are called."""
+    return _typed_text(spec.templates) if spec.prompts == TYPED else spec.prompts
+
+
+def _typed_text(templates: Sequence[PromptText]) -> str:
+    """Return what prompts that were typed are called: the only one itself, or how many there are."""
+    return f"“{templates[0].template}”" if len(templates) == 1 else counted(len(templates), "prompt")
 
 
 def lines_of(runs: Sequence[KeptRun]) -> list[Line]:
@@ -172,6 +182,7 @@ def _rows_of(runs: Sequence[KeptRun]) -> list[Line]:
             f"other templates, {of_prompts + 1}": of_prompts > 0,
             f"among {spec.candidates or 'all answers'}": len(candidates[run.fact_set, spec.lm]) > 1,
             _ANSWERS.get(spec.mixture.answers, ""): len(answers[run.fact_set, spec.lm]) > 1,
+            f"{len(run.folds)} folds together": bool(run.folds),
         }
         lm = f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})" if of_lm else spec.lm
         differences = "; ".join(name for name, applies in apart.items() if name and applies)

@@ -13,7 +13,19 @@ from askwell.views.document import MISSING, Cell, Column, ColumnGroup, Row, head
 from askwell.views.findings import LMFindings
 from askwell.views.paper_figures import paper_effective_prompts, paper_score
 from askwell.views.printable import signed
-from askwell.views.study_cells import DEEP, INIT, KINDS, SOFT, STATIC, WEIGHTS, RunGroup, change_of, in_words, place_of
+from askwell.views.study_cells import (
+    AUTO,
+    DEEP,
+    INIT,
+    KINDS,
+    SOFT,
+    STATIC,
+    WEIGHTS,
+    RunGroup,
+    change_of,
+    in_words,
+    place_of,
+)
 from askwell.views.study_rows import (
     Draft,
     Line,
@@ -127,7 +139,7 @@ def effective_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
         for name, values in _of_weights(group).items():
             mean = fmean(values) if values else None
             row.append((MISSING if mean is None else Cell(f"{mean:.2f}"), record(line, kind, name, mean)))
-        draft.add(f"{line.label}, {in_words(kind)}", row, begins=begins, of_paper="it does not name its LM")
+        draft.add(f"{line.label}, {group.in_words(kind)}", row, begins=begins, of_paper="it does not name its LM")
     columns = [
         ColumnGroup("", (Column("prompts", "mean"),)),
         ColumnGroup("effective prompts", tuple(map(Column, ("mean", "std", "min", "max")))),
@@ -150,7 +162,8 @@ def _of_weights(group: RunGroup) -> dict[str, list[float]]:
 
 def _entropy(of: RunRecord) -> float | None:
     """Return the entropy of a run's weights in bits, over x the mean; None if that was not measured."""
-    return math.log2(of.effective_prompts) if of.mixture.weighting == STATIC else of.mean_entropy_over_x
+    is_static = of.mixture.weighting in (AUTO, STATIC)  # nothing was chosen where nothing was tuned
+    return math.log2(of.effective_prompts) if is_static else of.mean_entropy_over_x
 
 
 _IN_COLUMNS = 10

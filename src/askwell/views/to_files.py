@@ -10,13 +10,23 @@ from importlib import import_module
 from typing import Any
 
 from askwell.errors import BadOption
-from askwell.views.document import Block, Cell, Code, Figure, Paragraph, Points, Section, Table
+from askwell.views.document import Block, Cell, Code, Figure, Paragraph, Points, Section, Table, headed
 from askwell.views.printable import for_csv, printable
 
 
 def markdown_section(section: Section) -> str:
     """Return the section under a heading; its drawings are those in the folder figures."""
-    return "\n".join([f"## {markdown_escaped(section.heading)}\n", *map(_markdown_block, section.blocks)])
+    level = "###" if section.within else "##"
+    return "\n".join([f"{level} {markdown_escaped(section.heading)}\n", *map(_markdown_block, section.blocks)])
+
+
+def markdown_sections(sections: Iterable[Section]) -> str:
+    """Return sections one after the other, each chapter under its heading."""
+    parts = []
+    for section, begins in headed(sections, lambda section: section.within):
+        parts += [f"## {markdown_escaped(begins)}\n"] if begins else []
+        parts.append(markdown_section(section))
+    return "\n".join(parts)
 
 
 _RULES = {False: "---", True: "---:"}

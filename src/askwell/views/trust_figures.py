@@ -13,13 +13,13 @@ from askwell.data.testbed import PREFIXES, told_facts
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, KnownShare, knowledge, mean_of_runs
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.scoring import EASY, HARD, Parts, PartScores, by_control, parted
+from askwell.evaluation.scoring import EASY, FEW, HARD, Parts, PartScores, by_control, parted
 from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.files import to_json
 from askwell.runs.folder import Run
 from askwell.runs.several_runs import RunConsistency, run_consistency
 from askwell.specs.run_spec import ControlKind
-from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, in_words, place_of
+from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.views.study_rows import Line
 
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
@@ -100,7 +100,12 @@ class CellTrust:
     @property
     def label(self) -> str:
         """What it is about."""
-        return f"{self.line.lm}, {self.line.label}, {in_words(self.kind)}"
+        return f"{self.line.lm}, {self.line.label}, {self.group.in_words(self.kind)}"
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether its facts are too few for more than its score."""
+        return self.group.facts < FEW
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name, with what they are figures of."""
@@ -142,7 +147,7 @@ def trust_in(lines: Sequence[Line], of_runs: ControlRuns) -> list[CellTrust]:
 
 
 def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> CellTrust:
-    by_seed, runs = group.outcomes, group.runs
+    by_seed, runs = group.outcomes, [part for run in group.runs for part in run.parts]
     every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
     controls = controls_of(runs, of_runs)
     confidences, right = map(np.concatenate, zip(*map(questions_of, by_seed.values()), strict=True))
@@ -165,7 +170,7 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
         agreement=_mean(runs, _agreement),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
         projected=_mean(runs, _projected) if any(_is_projected(run) for run in runs) else None,
-        leaked=sum(_leaked(run) for run in group.firsts),
+        leaked=sum(_leaked(part) for run in group.firsts for part in run.parts),
         known=mean_of_runs([None if run.record.trust is None else run.record.trust.known for run in runs]),
     )
 

@@ -8,7 +8,7 @@ from askwell.evaluation.confidence import Bin, Calibration
 from askwell.evaluation.knowledge import KnownShare
 from askwell.evaluation.scoring import EASY, HARD, PartScores, Projection
 from askwell.evaluation.significance import interval_text
-from askwell.evaluation.trust import Trust
+from askwell.evaluation.trust import Specialty, Trust
 from askwell.views.charts import reliability_chart, risk_coverage_chart
 from askwell.views.document import (
     MISSING,
@@ -20,13 +20,13 @@ from askwell.views.document import (
     Paragraph,
     Row,
     Section,
+    Table,
     headed,
     one_decimal,
     table,
 )
-from askwell.views.printable import NONE, counted, per_cent
-from askwell.views.scores import control_sentences
-from askwell.views.study_cells import in_words
+from askwell.views.printable import NONE, counted, per_cent, visible
+from askwell.views.scores import CONTROLS, control_sentences, detail_sentences
 from askwell.views.study_figures import drawing_of
 from askwell.views.study_rows import TEXTS, Draft, StudyTable, file_stem, ranked_among, record, span
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust
@@ -43,11 +43,11 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         control = control_score = gain = MISSING
         if cell.knowledge is not None:
             found = cell.knowledge
-            control, control_score = Cell(found.control), one_decimal(found.control_score)
+            control, control_score = Cell(CONTROLS.get(found.control, found.control)), one_decimal(found.control_score)
             interval = interval_text(found.low, found.high, "{:.1f}".format)
             gain = Cell(f"{found.gain:+.1f}", strong=cell.knowledge.is_there, note=interval)
         row = (Cell(cell.score.text), control, control_score, gain, *map(one_decimal, further.values()))
-        draft.rows.append(Row(f"{cell.line.label}, {in_words(cell.kind)}", row, begins))
+        draft.rows.append(Row(f"{cell.line.label}, {cell.group.in_words(cell.kind)}", row, begins))
     columns = tuple(Column(heading, note) for heading, note in TEXTS["believe"]["columns"].items())
     return draft.finished("believe", fact_set, [ColumnGroup("", columns)], _caption("believe", cells))
 
@@ -84,15 +84,18 @@ def _further_figures(cell: CellTrust) -> dict[str, float | None]:
 def trust_sentences(cell: CellTrust) -> list[str]:
     """Return what the figures of a cell say, for readers who are not statisticians."""
     spread = "" if cell.score.deviation is None else f", give or take {cell.score.deviation:.1f} from seed to seed"
+    facts = cell.group.facts
+    left_out = f"; {cell.group.left_out} more could not be asked" if cell.group.left_out else ""
     said = [
-        f"{cell.score.mean:.1f} % of {cell.group.facts} test facts are answered correctly{spread}; "
-        f"{cell.group.left_out} more could not be asked.",
-        *(control_sentences(cell.knowledge, cell.corrected) or [_NO_CONTROL]),
+        f"{cell.score.mean:.1f} % of {counted(facts, 'test fact')} {'is' if facts == 1 else 'are'} answered "
+        f"correctly{spread}{left_out}.",
+        *(control_sentences(cell.knowledge) or [_NO_CONTROL]),
+        *detail_sentences(cell.knowledge, cell.corrected),
         *([] if cell.known is None else [known_sentence(cell.known)]),
         *_part_sentences(cell.parts),
-        calibration_sentence(cell.calibration),
+        _TOO_FEW if cell.is_of_few else calibration_sentence(cell.calibration),
     ]
-    if cell.answered is not None:
+    if cell.answered is not None and not cell.is_of_few:
         questions, answered, wrong = cell.answered
         among = f", and {100 * wrong / answered:.0f} % of these answers are wrong" if answered else ""
         said.append(
@@ -138,6 +141,7 @@ def _part_sentences(parts: Mapping[str, Mapping[str, PartScores]]) -> list[str]:
     return said
 
 
+_TOO_FEW = "These are too few facts to say how far its probabilities can be trusted, or when it should decline."
 _NO_CONTROL = "There is no control to compare this with, so it is not clear how much of it is knowledge."
 
 
@@ -169,8 +173,11 @@ def calibration_sentence(found: Calibration) -> str:
 
 
 def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[Drawing]:
-    """Draw the reliability diagram of each LM's cell, and the risk–coverage curves of these cells together."""
-    drawn = cells[:_CURVES]
+    """Draw the reliability diagram of each LM's cell, and the risk–coverage curves of these cells together; nothing of
+    a cell with few facts."""
+    drawn = [cell for cell in cells if not cell.is_of_few][:_CURVES]
+    if not drawn:
+        return []
     title, what = TEXTS["reliability"]["title"], TEXTS["reliability"]["what"]
     figures = [
         Drawing(
@@ -207,7 +214,7 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         groups.append(ColumnGroup(heading, tuple(columns)))
     draft = Draft()
     for (cell, begins), row in zip(headed(cells, lambda cell: cell.line.lm), rows, strict=True):
-        draft.rows.append(Row(f"{cell.line.label}, {in_words(cell.kind)}", tuple(row), begins))
+        draft.rows.append(Row(f"{cell.line.label}, {cell.group.in_words(cell.kind)}", tuple(row), begins))
         draft.records += [
             record(cell.line, cell.kind, f"P@1, {partition}: {part}", scores["P@1"])
             for partition in TEXTS["parts"]["columns"]
@@ -255,6 +262,7 @@ def trust_of_mixture(trust: Trust) -> Document:
             Section("Abstention", (areas, Paragraph(_at_risk(trust)))),
             Section("Answer sets", (Paragraph(_answer_sets(trust)),)),
             Section("Consistency", tuple(map(Paragraph, _consistency(trust)))),
+            *([Section("Prompts", tuple(specialty_blocks(trust.specialties)))] if trust.specialties else []),
             Section("Nearest words", (Paragraph(words),)),
         ),
     )
@@ -291,7 +299,7 @@ def _answer_sets(trust: Trust) -> str:
     return (
         f"All answers of {per_cent(sets.threshold)} or more (the best F1 on dev) have precision "
         f"{100 * sets.precision:.1f}, recall {100 * sets.recall:.1f} and F1 {per_cent(sets.f1)} over all answers, "
-        f"F1 {per_cent(sets.mean_f1)} as a mean over x's, of which {trust.several_ys} have several ys.{cut}"
+        f"F1 {per_cent(sets.mean_f1)} as a mean over x's, of which {trust.several_ys} have several y's.{cut}"
     )
 
 
@@ -309,6 +317,29 @@ def _consistency(trust: Trust) -> list[str]:
                 f"{per_cent(agreement.with_mixture)} of the weight agrees with the mixture."
             )
     return said
+
+
+def specialty_blocks(found: Sequence[Specialty]) -> list[Paragraph | Table]:
+    """Show which x's each prompt of a mixture takes; nothing if its weights do not depend on x."""
+    if not found:
+        return []
+    leading = [one for one in found if one.leads]
+    rows = [
+        (
+            visible(one.template),
+            per_cent(one.weight),
+            str(one.leads),
+            str(one.right),
+            ", ".join(f"{x} ({per_cent(weight)})" for x, weight in one.xs.items()),
+        )
+        for one in leading
+    ]
+    said = (
+        f"The weights depend on x: {len(leading)} of {counted(len(found), 'prompt')} have more weight than any other "
+        "for some test x."
+    )
+    headings = ("prompt", "mean weight", "x's it leads", "of these right", "for example, with its weight")
+    return [Paragraph(said), table(headings, rows, numbers=headings[1:4], title="What each prompt is for")]
 
 
 def projection_sentence(found: Projection) -> str:

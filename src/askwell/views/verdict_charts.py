@@ -9,14 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from askwell.views.drawing import Chart, chart_style, light, new_figure, percent_axis, place
+from askwell.views.drawing import Chart, chart_style, light, new_figure, percent_axis, place, text_width
 from askwell.views.printable import shortened
 
-_WIDTH, _HEIGHT = 640, 360
+_WIDTH, _HEIGHT = 480, 340
 _GAP, _BAR = 0.05, 0.02
 _BAND = 0.55
 """How opaque a band is."""
-_LONGEST, _MARGIN = 38, 170
+_LONGEST, _MARGIN = 34, 150
 """The longest name of an LM above a column of states, in letters; the room beside the columns, in pixels."""
 Roles = Mapping[str, str]
 """By what became of a fact: the role in the palette that is its colour."""
@@ -48,9 +48,8 @@ def flow_chart(
             if width:
                 axes.add_patch(_band(start, reached[number], width, light(roles[became(row, column)])))
             start, reached[number] = start + width, reached[number] + width
-    beside = _MARGIN / (_WIDTH - 2 * _MARGIN)  # names begin and end at the edges, so that long ones do not meet
-    for text, at, side in ((left, -beside, "left"), (right, 1.0 + beside, "right")):
-        axes.text(at, -0.05, shortened(text, _LONGEST), ha=side, va="bottom", fontsize=12, color=light("ink"))
+    _head(axes, left, at_left=True)
+    _head(axes, right, at_left=False)
     found = {became(row, column) for row in states for column in states if flows[row][column]}
     _legend(figure, {name: role for name, role in roles.items() if name in found})
     told = "; ".join(f"{row} to {column}: {flows[row][column]}" for row in states for column in states)
@@ -64,6 +63,15 @@ def _tops(counts: Sequence[int], total: int) -> list[float]:
         tops.append(at)
         at += count / total + _GAP
     return tops
+
+
+def _head(axes: Axes, text: str, *, at_left: bool) -> None:
+    """Write what a column of states is above it: ending at its bars, or from the edge of the chart if it is longer."""
+    shown, size, middle = shortened(text, _LONGEST), 12.0, _WIDTH - 2 * _MARGIN
+    fits = text_width(shown, size) <= _MARGIN
+    at = _BAR if fits else -_MARGIN / middle
+    x, side = (at, "right" if fits else "left") if at_left else (1 - at, "left" if fits else "right")
+    axes.text(x, -0.05, shown, ha=side, va="bottom", fontsize=size, color=light("ink"))
 
 
 def _draw_states(axes: Axes, counts: Mapping[str, int], tops: Sequence[float], total: int, *, at_left: bool) -> None:
@@ -97,7 +105,7 @@ class PartRow:
     begins: str = ""
 
 
-_ROW, _LABELS = 24, 230
+_ROW, _LABELS = 24, 190
 
 
 @chart_style()

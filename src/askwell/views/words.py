@@ -196,8 +196,8 @@ def nearest_words(
         layers = _moved_layers(mixture)
         tokens = []
         for row, (token, words, ps, p) in enumerate(zip(ids, *found, strict=True)):
-            tuned, *following = (_word(lm, *one) for one in zip(words, ps, strict=True))
-            own = _word(lm, token, p)
+            tuned, *following = (word_of(lm, *one) for one in zip(words, ps, strict=True))
+            own = word_of(lm, token, p)
             if unmoved[row]:  # it is this word, whatever its neighbours
                 following = [one for one in (tuned, *following) if one.token != token][:nearest]
                 tuned = own
@@ -287,7 +287,7 @@ def _end(mixture: "Mixture", number: int) -> str:
     return str(mixture.lm.tokenizer.decode([end])).strip()
 
 
-def _word(lm: "FrozenLM", token: int, p: float) -> Word:
+def word_of(lm: "FrozenLM", token: int, p: float = 0.0) -> Word:
     """Return a token as a word of probability p."""
     from askwell.lms.tokenisation import Place
     from askwell.lms.vocabulary import token_text
@@ -334,8 +334,8 @@ def notes_on_prompt(prompt: PromptWords) -> list[str]:
         notes.append("no word is near any of its vectors")
     if prompt.log_probability is not None and prompt.change is not None:
         notes.append(
-            f"mean log-loss of {counted(prompt.facts, 'dev fact')}: {-prompt.log_probability:.2f}; with all vectors of "
-            f"this prompt where they started: {-prompt.log_probability - prompt.change:.2f}"
+            f"mean log-loss of the {counted(prompt.facts, 'dev fact')} asked for this: {-prompt.log_probability:.2f}; "
+            f"with all vectors of this prompt where they started: {-prompt.log_probability - prompt.change:.2f}"
         )
     for stack, norms in prompt.moved_layers.items():
         name = "" if stack == "layers" else f" {stack}"

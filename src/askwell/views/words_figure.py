@@ -87,7 +87,7 @@ def words_chart(prompts: Sequence[PromptWords], title: str, *, heading: bool = T
         heaviest = max((prompt.weight for prompt in prompts), default=0.0)
         for prompt in prompts:
             drawing.prompt(prompt, prompt.weight / heaviest if heaviest else 0.0)
-        drawing.legend(prompts)
+        drawing.legend(prompts, [note for note in notes_on_all(prompts) if heading or note != NOT_AN_EXPLANATION])
         described = "; ".join(f"weight {weight_figure(prompt.weight)}: {_in_words(prompt)}" for prompt in prompts)
         return Chart(drawing.finished(), visible(title), f"Soft prompts, tuned (original) words. {described}.")
 
@@ -229,7 +229,7 @@ class _Drawing:
         if prompt.copy is not None:
             self.text(_MARGIN, baseline + 30, copy_of(prompt), _NOTE, light("pale"))
 
-    def legend(self, prompts: Sequence[PromptWords]) -> None:
+    def legend(self, prompts: Sequence[PromptWords], notes: Sequence[str]) -> None:
         """Explain colours, sizes and bars, and what words cannot show."""
         self._rule()
         self.y += 26
@@ -247,7 +247,7 @@ class _Drawing:
         self.y += 10
         if is_any_near:
             self._scales()
-        for note in (_BARS, *notes_on_all(prompts)):
+        for note in (_BARS, *notes):
             self.lines(note, _MARGIN, _NOTE, "pale")
 
     def _scales(self) -> None:
@@ -262,8 +262,8 @@ class _Drawing:
             x = self._run(("1", _NOTE, light("pale")), x=x + 99 + 6) + 26
         blue = faded(BLUE, 1.0)
         self._run(
-            ("|v| / |v0|", _NOTE, light("pale")), (f"≤ {_SMALLEST}", _TUNED * _SMALLEST, blue), ("1", _TUNED, blue),
-            (f"≥ {_LARGEST}", _TUNED * _LARGEST, blue), x=x,
+            ("|v| / |v0|", _NOTE, light("pale")), (f"≤ {_SMALLEST}", _NOTE * _SMALLEST, blue), ("1", _NOTE, blue),
+            (f"≥ {_LARGEST}", _NOTE * _LARGEST, blue), x=x,
         )  # fmt: skip
         self.y += 26
         self.lines("Colours follow log p, from chance (1/V for the V words of the LM) to 1.", _MARGIN, _NOTE, "pale")
