@@ -339,6 +339,24 @@ def test_training_is_checked_watched_and_asked(seen, tmp_path):
     expect(page.locator(".answered h3").first).to_contain_text("Tuned mixture")
 
 
+def test_columns_can_be_chosen_while_the_form_is_checked(seen, tmp_path):
+    page = seen.open("/train")
+    (tmp_path / "pairs.csv").write_text("element,sign\niron,Fe\ngold,Au")
+    page.get_by_label("or a file").set_input_files(tmp_path / "pairs.csv")
+    expect(page.locator("#upload tbody tr")).to_have_count(2)
+    held = []
+    page.route("**/train/check", lambda route: route.continue_() if held else held.append(route))
+    with page.expect_request("**/train/check"):
+        page.get_by_label("Which column is x?").select_option("element")
+    while not held:  # the request is under way, so its handler is called soon
+        page.wait_for_timeout(20)
+    page.get_by_label("Which column is y?").select_option("sign")
+    held[0].continue_()
+    expect(page.locator("#problem-file p")).to_have_count(0)
+    expect(page.get_by_label("Which column is x?")).to_have_value("element")
+    expect(page.get_by_label("Which column is y?")).to_have_value("sign")
+
+
 def test_training_is_cancelled(seen):
     page = seen.open("/train")
     page.get_by_label("Name of the relation").fill("long")

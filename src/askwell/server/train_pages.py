@@ -19,7 +19,7 @@ from askwell.data.templates import Template, parse_template
 from askwell.data.testbed import PREFIXES
 from askwell.errors import BadTemplate, UsageError
 from askwell.evaluation.scoring import FEW
-from askwell.files import problem_in
+from askwell.files import hash_json, problem_in
 from askwell.lms.families import Unusable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import tokenise
@@ -53,6 +53,9 @@ class Entered:
     """The columns of an upload, if it does not say by their names which are x and y."""
     preview: Table | None = None
     """The first rows of the upload."""
+    upload_shown: str = ""
+    """A hash of the rows and columns to be shown. Where the form has them already they stay as they are, since
+    replacing a field takes it away from under the hand that is about to choose in it."""
     problems: dict[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> str:
@@ -142,6 +145,7 @@ def _read_upload(entered: Entered, path: Path, name: str) -> None:
     except ValueError:
         entered.columns = names
     entered.preview = table(tuple(names) or ("",), rows, caption=f"The first rows of {shortened(name, 60)}.")
+    entered.upload_shown = hash_json(repr((name, names, rows, entered.columns)))
     if entered.columns and not ({chosen.x, chosen.y} <= {*names} and chosen.x != chosen.y):
         raise UsageError(f"choose which of the {len(names)} columns of {shortened(name, 60)} is x, and which is y")
     entered.facts += parse_facts(path, chosen if entered.columns else USUAL)
