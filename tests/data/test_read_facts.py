@@ -41,6 +41,13 @@ def folder(write) -> Path:
     return write("born/test.jsonl", '{"sub": "b", "obj": "2"}\n{"sub": "b", "obj": "0"}\n').parent
 
 
+def test_a_table_may_have_semicolons_where_its_header_has_no_comma(write):
+    facts = load_relation(write("born.csv", 'x;y\na;"1;5"\nb;2,5\nc;3\n'))
+    assert facts_of(facts) == {Fact("a", "1;5"), Fact("b", "2,5"), Fact("c", "3")}
+    facts = load_relation(write("dead.csv", "x,y;z\na,1\nb,2\nc,3\n"), y="y;z")
+    assert facts_of(facts) == THREE_FACTS
+
+
 # Folders of splits
 
 

@@ -12,12 +12,14 @@ from askwell.evaluation.outcomes import read_outcomes, write_outcomes
 from askwell.runs.folder import (
     check_folder,
     clear_folder,
+    column_text,
     delete_run,
     hold_folder,
     is_run,
     load_runs,
     outcomes_of,
     read_run,
+    run_folders,
     write_remarks,
     write_run,
 )
@@ -45,6 +47,16 @@ def test_the_name_of_a_folder_is_no_pattern(name, beside, tmp_path):
     outcomes, others = save(tmp_path / name, (1, 20)), save(tmp_path / beside, (3, 4))
     assert read_run(tmp_path / name).test == outcomes
     assert read_run(tmp_path / beside).test == others
+
+
+def test_the_runs_of_seeds_and_folds_are_found_beside_others(tmp_path):
+    for name in ("one", "seeds/seed-0", "seeds/seed-1", "folds/fold-1", "other/old"):
+        save(tmp_path / name)
+    (tmp_path / "seeds" / "seed-2").mkdir()
+    found = run_folders(tmp_path)
+    assert [str(one.relative_to(tmp_path)) for one in found] == ["folds/fold-1", "one", "seeds/seed-0", "seeds/seed-1"]
+    assert [column_text("folder", str(one)) for one in found] == ["folds/fold-1", "one", "seeds/seed-0", "seeds/seed-1"]
+    assert run_folders(tmp_path / "seeds") == [tmp_path / "seeds" / "seed-0", tmp_path / "seeds" / "seed-1"]
 
 
 def test_relations_stand_together_and_seeds_apart(tmp_path):

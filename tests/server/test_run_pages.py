@@ -2,21 +2,29 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from html import unescape
 
 import httpx
 import pytest
 from builders.servers import served
+from builders.testbed import load_testbed_lm
 
 from askwell.data import testbed
+from askwell.data.facts import Fact
 from askwell.evaluation.outcomes import Outcome, write_outcomes
+from askwell.mixture.mixture import Mixture
+from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import hold_folder, read_run
 from askwell.runs.record import Remarks
+from askwell.runs.run import run as run_one
+from askwell.runs.sources import spread
 from askwell.server.ask_page import choose, samples
 from askwell.server.catalogue import Catalogue
 from askwell.server.settings import Settings
 from askwell.views.compared import run_table
+from askwell.views.words import nearest_words
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +125,43 @@ def test_runs_are_only_changed_where_training_is_allowed(runs):
     assert (runs / "soft" / "run.json").is_file()
 
 
+def test_a_run_can_have_the_name_of_a_page(changing, runs):
+    shutil.copytree(runs / "soft", runs / "compare")
+    assert "/runs/compare/facts" in get(changing, "/runs/compare")
+
+
+def test_seeds_and_folds_of_a_run_are_listed_beside_other_runs(changing, runs):
+    shutil.copytree(runs / "soft", runs / "capitals" / "seed-0")
+    assert 'href="/runs/capitals-seed-0"' in shown_list(get(changing, "/runs"))
+    assert "/runs/capitals-seed-0/facts" in get(changing, "/runs/capitals-seed-0")
+
+
+def test_what_was_not_tuned_is_neither_called_so_nor_asked_first(made_runs, runs):
+    lm, relation = load_testbed_lm("bert"), testbed.testbed_relation("symbol")
+    spec = build_run_spec(lm, relation, testbed.testbed_prompts("mined", "symbol")[:1], baseline="lama", threads=1)
+    run_one(spec, lm, relation, runs / "a-baseline")
+    with served(Settings(runs=runs)) as running:
+        assert "Tuned mixture" in get(running, "/?wait=true")
+        page = get(running, "/?about=a-baseline&x=" + relation.train[0].x)
+        assert "Baseline lama" in page
+        assert "Tuned mixture" not in page
+        assert "Hard prompts" not in page  # these are the baseline's
+        assert "Seen in training" not in page
+
+
+def test_a_page_says_what_is_lost_when_a_vector_is_put_back(at, made_runs):
+    page = get(at, "/prompts?about=soft&wait=true")
+    assert "What is lost" not in page
+    asked = unescape(re.findall(r'href="([^"]*put_back=true)">See what is lost without each vector', page)[0])
+    page = get(at, f"{asked}&wait=true")
+    mixture = Mixture.from_pretrained(made_runs / "soft", load_testbed_lm("bert"))
+    dev = read_run(made_runs / "soft").dev
+    facts = [Fact(one.x, one.y) for one in spread(dev, 8)]
+    changes = [token.change for prompt in nearest_words(mixture, facts=facts) for token in prompt.tokens]
+    largest = max((change for change in changes if change is not None), key=abs)
+    assert f"{largest:+.2f}".replace("-", "−") in page
+
+
 def test_only_runs_on_the_same_facts_can_be_compared(changing, runs):
     path = runs / "hard" / "run.json"
     other = path.read_text().replace(read_run(runs / "hard").record.spec.facts_sha256, "f" * 64)
@@ -125,9 +170,10 @@ def test_only_runs_on_the_same_facts_can_be_compared(changing, runs):
     offered = {side: re.findall(rf'<select id="{side}".*?</select>', page)[0] for side in "AB"}
     assert re.findall(r'value="(\w+)"', offered["A"]) == ["deep", "soft"]
     assert re.findall(r'value="(\w+)"', offered["B"]) == ["deep"]
-    page = get(changing, "/runs/compare?a=soft&b=deep")
+    page = get(changing, "/compare?a=soft&b=deep")
     assert "Test facts by their best answers" in page
-    refused = httpx.get(f"{changing.address}/runs/compare?a=soft&b=hard", timeout=600)
+    assert len(re.findall(r'class="lead">[AB] is better|class="lead">A and B are equal', page)) == 1
+    refused = httpx.get(f"{changing.address}/compare?a=soft&b=hard", timeout=600)
     assert refused.status_code == 422
     assert "different facts" in refused.text
 

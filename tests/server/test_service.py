@@ -10,7 +10,7 @@ from askwell.data import testbed
 from askwell.data.facts import Fact
 from askwell.errors import DamagedFile, UsageError
 from askwell.mixture.mixture import Mixture
-from askwell.runs.folder import load_runs, read_run
+from askwell.runs.folder import load_runs, read_run, write_remarks
 from askwell.server.catalogue import Catalogue
 from askwell.server.refusals import NoSuchName, Overloaded, Refused
 from askwell.server.schemas import TrainRequest
@@ -127,6 +127,9 @@ def test_runs_that_come_change_or_go_are_noticed(runs):
     shutil.copytree(runs / "deep", runs / "soft", dirs_exist_ok=True)
     after = catalogue.find("soft").askable
     assert before.key != after.key
+    write_remarks(runs / "soft", name="another name")
+    assert catalogue.find("soft").askable.key == after.key  # so answers in the cache are still given
+    assert catalogue.run("soft").remarks.name == "another name"
 
 
 def test_a_damaged_run_is_named_and_the_others_are_served(runs):

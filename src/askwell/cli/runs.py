@@ -128,13 +128,14 @@ def compare(
         changed: How many of the changed facts to show.
     """
     from askwell.runs.query import compare_runs
-    from askwell.views.compared import comparison_blocks
+    from askwell.views.compared import comparison_blocks, who_is_better
+    from askwell.views.document import Paragraph
 
     compared = compare_runs(a, b, where_a=where_a, where_b=where_b, metric=metric, unit=unit, seed=seed)
     if json:
         print_json(compared.as_json(changed))
     else:
-        show(*comparison_blocks(compared, changed))
+        show(Paragraph(who_is_better(compared.found)), *comparison_blocks(compared, changed))
 
 
 def report(

@@ -109,8 +109,8 @@ def _jsonl_fields(path: Path, choose: Choose) -> _Fields:
         yield number, _chosen(path, number, choose, fields), fields
 
 
-def _table_fields(path: Path, choose: Choose, delimiter: str) -> _Fields:
-    rows = _rows(path, delimiter)
+def _table_fields(path: Path, choose: Choose, delimiters: str) -> _Fields:
+    rows = _rows(path, delimiters)
     number, header = next(rows, (1, []))
     if not header:
         return
@@ -126,10 +126,13 @@ def _table_fields(path: Path, choose: Choose, delimiter: str) -> _Fields:
         yield number, keys, dict(zip(names, row, strict=True))
 
 
-def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, delimiters: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the line on which it begins (a quoted field can contain line
-    breaks)."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    breaks). Fields are separated by the first of the delimiters that is in the header."""
+    text = read_text(path)
+    header = text.lstrip().partition("\n")[0]
+    delimiter = next((one for one in delimiters if one in header), delimiters[0])
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     while True:
         begin = reader.line_num + 1
         try:
@@ -182,7 +185,8 @@ _NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str, parse_consta
 
 COLUMN_FILES: dict[str, Callable[[Path, Choose], _Fields]] = {
     ".jsonl": _jsonl_fields,
-    ".csv": lambda path, choose: _table_fields(path, choose, ","),
+    # Spreadsheets write semicolons where numbers have a decimal comma.
+    ".csv": lambda path, choose: _table_fields(path, choose, ",;"),
     ".tsv": lambda path, choose: _table_fields(path, choose, "\t"),
 }
 """The files with columns that can be read, by their endings."""

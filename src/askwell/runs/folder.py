@@ -54,6 +54,8 @@ from askwell.views.to_text import ShowsItself
 
 _STORED_RUNS = "runs"
 """Stores and demos keep their runs in a folder of this name."""
+_ONE_OF_SEVERAL = re.compile(r"(seed|fold)-\d+")
+"""What the folders of the runs that were trained together, one for each seed or fold, are called."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -263,7 +265,7 @@ def place_of(run: Run) -> tuple[Any, ...]:
 
 
 def run_folders(path: Path) -> list[Path]:
-    """List the folders of the runs at a path, sorted; empty if there are none."""
+    """List the folders of the runs at a path, those of seeds and folds among them, sorted; empty if there are none."""
     if not path.exists():
         raise BadFile(path, f"there is no such folder{run_like(path)}")
     if not path.is_dir():
@@ -271,7 +273,20 @@ def run_folders(path: Path) -> list[Path]:
     if is_run(path):
         return [path]
     parent = path / _STORED_RUNS if (path / _STORED_RUNS).is_dir() else path
-    return sorted(folder for folder in parent.iterdir() if folder.is_dir() and is_run(folder))
+    return sorted(run for folder in parent.iterdir() if folder.is_dir() for run in _runs_of(folder))
+
+
+def _runs_of(folder: Path) -> list[Path]:
+    """List the run in a folder, or those of its seeds or folds."""
+    if is_run(folder):
+        return [folder]
+    return [one for one in folder.iterdir() if _ONE_OF_SEVERAL.fullmatch(one.name) and is_run(one)]
+
+
+def short_folder(folder: Path) -> str:
+    """Return the name by which a run is known among others: a seed's or fold's also says of what."""
+    folder = folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if _ONE_OF_SEVERAL.fullmatch(folder.name) else folder.name
 
 
 def outcomes_of(runs: Iterable[Run]) -> Outcomes:
@@ -435,5 +450,5 @@ def column_text(name: str, value: object) -> str:
         decimals = {metric.key: metric.decimals for metric in METRICS.values()}
         return f"{value:.{decimals.get(name, 1)}f}"
     if name == "folder":
-        value = Path(str(value)).name
+        value = short_folder(Path(str(value)))
     return str(value)[:8] if re.fullmatch("[0-9a-f]{64}", str(value)) else str(value)

@@ -52,13 +52,15 @@ class Choice:
 
 
 def choices(catalogue: Catalogue) -> dict[str, Choice]:
-    """Return all choices by title, those with a tuned mixture first."""
+    """Return all choices by title: those that were tuned first, then those with another mixture."""
     by_run: dict[str, list[Entry]] = {}
     for entry in catalogue.entries().values():
         by_run.setdefault(entry.name.removesuffix(HARD), []).append(entry)
     tuned = {(entry.relation, entry.lm) for entry, *_ in by_run.values() if entry.kind == "tuned"}
     titles: dict[str, Choice] = {}
-    for entry, *others in sorted(by_run.values(), key=lambda entries: entries[0].kind == "hard"):
+    for entry, *others in sorted(
+        by_run.values(), key=lambda entries: (not entries[0].is_tuned, entries[0].kind == "hard")
+    ):
         if entry.source is None and (entry.relation, entry.lm) in tuned:
             continue  # hard prompts of the testbed from which something was tuned, beside which they are shown
         state = (
@@ -71,7 +73,7 @@ def choices(catalogue: Catalogue) -> dict[str, Choice]:
         title = f"{entry.label} · {entry.lm}{state}"
         title += f" · {entry.name}" if title in titles else ""
         # What is as it was written, with its weights too, answers like the hard prompts, which are not shown again.
-        titles[title] = Choice(title, (entry,) if entry.as_written == AS_WRITTEN else (entry, *others))
+        titles[title] = Choice(title, (entry,) if entry.as_written == AS_WRITTEN or entry.is_lama else (entry, *others))
     return titles
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from askwell.data.facts import SPLITS, Fact
 from askwell.data.templates import Template
@@ -32,7 +32,7 @@ from askwell.mixture.learned_from import CONFIG
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import lm_source, read_description, tokenizer_source
 from askwell.runs.diff_lms import Diff, diff_folders, read_diff
-from askwell.runs.folder import Run, read_run, row_of, run_folders
+from askwell.runs.folder import Run, read_run, row_of, run_folders, short_folder
 from askwell.runs.query import query_runs
 from askwell.runs.record import MIXTURE, RECORD, REMARKS
 from askwell.runs.run import templates_of
@@ -103,6 +103,19 @@ class Entry(MixtureInfo):
         return Askable(key, lm, partial(Mixture.from_pretrained, folder) if self.kind == "tuned" else hard)
 
     @property
+    def is_tuned(self) -> bool:
+        """Whether tuning made it what it is: a mixture is also kept of a run whose first state was the best, and of a
+        baseline that tunes nothing."""
+        if self.kind == "hard" or self.source is None:
+            return False
+        return self.source.record.spec.training is not None and not self.as_written
+
+    @property
+    def is_lama(self) -> bool:
+        """Whether it is the mixture of LAMA's baseline, which is the hard prompt itself."""
+        return self.kind == "tuned" and self.source is not None and self.source.record.spec.baseline == "lama"
+
+    @property
     def as_written(self) -> str:
         """In which state before tuning it was kept, if no step of tuning was better on dev; empty otherwise."""
         return self.source.record.as_written if self.source is not None and self.kind == "tuned" else ""
@@ -135,7 +148,7 @@ class Catalogue:
         if path is None:
             self.path.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._runs: dict[Path, tuple[str, Run]] = {}
+        self._runs: dict[Path, tuple[_Stamp, Run]] = {}
         self._entries: dict[str, Entry] = {}
         self.problems: dict[str, str] = {}
         """What is wrong with folders that cannot be read, by name."""
@@ -145,10 +158,10 @@ class Catalogue:
         """Return all runs by name."""
         return {name: run for name, (_, run) in self._stamped_runs().items()}
 
-    def _stamped_runs(self) -> dict[str, tuple[str, Run]]:
+    def _stamped_runs(self) -> dict[str, tuple["_Stamp", Run]]:
         with self._lock:
             problems: dict[str, str] = {}
-            found: dict[Path, tuple[str, Run]] = {}
+            found: dict[Path, tuple[_Stamp, Run]] = {}
             for folder in run_folders(self.path) if self.path.is_dir() else []:
                 stamp, kept = _stamp(folder), self._runs.get(folder)
                 try:
@@ -162,7 +175,7 @@ class Catalogue:
     def entries(self) -> dict[str, Entry]:
         """Return all mixtures by name: tuned ones, the hard prompts each started from, and those of the testbed."""
         runs = self._stamped_runs().items()
-        found = [entry for name, (stamp, run) in runs for entry in _entries_of(name, stamp, run)]
+        found = [entry for name, (stamp, run) in runs for entry in _entries_of(name, stamp.answers, run)]
         testbed = _testbed_entries() if self.shows_testbed else {}
         self._entries = {entry.name: entry for entry in found} | testbed
         return self._entries
@@ -170,7 +183,7 @@ class Catalogue:
     def find(self, name: str) -> Entry:
         """Return the mixture of that name."""
         known = self._entries.get(name)
-        if known is not None and (known.source is None or known.stamp == _stamp(known.source.folder)):
+        if known is not None and (known.source is None or known.stamp == _stamp(known.source.folder).answers):
             return known  # without looking at all the other folders
         entries = self.entries()
         if name not in entries:
@@ -282,27 +295,35 @@ def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixt
     return mixture
 
 
-def _stamp(folder: Path) -> str:
-    """Return a string that changes with the files of a run."""
+class _Stamp(NamedTuple):
+    """Strings that change with the files of a run: those that its answers come from, and its name and note."""
+
+    answers: str
+    remarks: str
+
+
+def _stamp(folder: Path) -> _Stamp:
     stamps = []
-    for file in (RECORD, REMARKS, f"{MIXTURE}/{CONFIG}", CONFIG):
+    for file in (RECORD, f"{MIXTURE}/{CONFIG}", CONFIG, REMARKS):
         try:
             found = os.stat(f"{folder}/{file}")  # noqa: PTH116 - a Path for every request takes longer than the rest of it
             stamps.append(f"{found.st_mtime_ns} {found.st_size} {found.st_ino}")
         except OSError:
             stamps.append("missing")
-    return ", ".join(stamps)
+    return _Stamp(", ".join(stamps[:-1]), stamps[-1])
 
 
 def _names(folders: Sequence[Path]) -> dict[Path, str]:
     """Name each folder: by its own name, shortened if it is a long hash, but never so far that two names coincide."""
     for length in (_SHORT, 24, 64):
-        names = {
-            one: one.resolve().name[:length] if _HASH.fullmatch(one.name) else one.resolve().name for one in folders
-        }
+        names = {one: one.name[:length] if _HASH.fullmatch(one.name) else _name(one) for one in folders}
         if len(set(names.values())) == len(folders):
             return names
     return {folder: str(number) for number, folder in enumerate(folders)}
+
+
+def _name(folder: Path) -> str:
+    return short_folder(folder).replace("/", "-")  # an address is cut at each slash
 
 
 def _advice(name: str, known: Mapping[str, object]) -> str:

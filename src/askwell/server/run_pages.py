@@ -19,7 +19,7 @@ from askwell.server.catalogue import run_rows
 from askwell.server.refusals import Refused
 from askwell.server.render import Link, document_page, page
 from askwell.server.service import answered, service_of
-from askwell.views.compared import comparison_blocks, curves_figure, gains_figure, run_table
+from askwell.views.compared import comparison_blocks, curves_figure, gains_figure, run_table, who_is_better
 from askwell.views.diffed import diff_document, diffs_table
 from askwell.views.document import Block, Code, Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
@@ -38,6 +38,8 @@ _MADE = ("made", "took")
 _CHANGED = 20
 _FACTS = 50
 """Facts on a page."""
+_FACTS_PUT_BACK = 8
+"""Dev facts that are asked again with each vector put back to its start."""
 _DIFF = "askwell diff testbed:causal testbed:causal-unlearned --facts testbed:country_of_airport --out"
 
 
@@ -96,7 +98,7 @@ def _address(name: str) -> str:
     return f"/runs/{quote(name, safe='')}"
 
 
-@router.get("/runs/compare", response_class=HTMLResponse)
+@router.get("/compare", response_class=HTMLResponse)
 def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTMLResponse:
     """Compare two runs on the facts that both answered, as `askwell compare` does."""
     catalogue = service_of(request).catalogue
@@ -110,6 +112,7 @@ def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTML
     both = (changes_figure(runs[a].test, runs[b].test, (f"A: {a}", f"B: {b}")), *comparison_blocks(found, _CHANGED))
     document = Document(
         "Two runs compared",
+        who_is_better(found.found),
         about=tuple(zip("AB", (f"{name}: {run.record.spec.label}" for name, run in runs.items()), strict=True)),
         sections=(Section("On the facts that both answered", both),),
     )
@@ -216,8 +219,11 @@ def diff_page(request: Request, name: str) -> HTMLResponse:
 
 
 @router.get("/prompts", response_class=HTMLResponse)
-async def prompts_page(request: Request, about: QueryName = "", wait: bool = False) -> HTMLResponse:
-    """Show the prompts of a mixture in words; or, unless told to wait, that their LM is being loaded."""
+async def prompts_page(
+    request: Request, about: QueryName = "", wait: bool = False, put_back: bool = False
+) -> HTMLResponse:
+    """Show the prompts of a mixture in words, if asked with what is lost when a vector is put back to its start; or,
+    unless told to wait, that their LM is being loaded."""
     service = service_of(request)
     known = choices(service.catalogue)
     if not known:
@@ -226,18 +232,23 @@ async def prompts_page(request: Request, about: QueryName = "", wait: bool = Fal
     entry = choice.entry
     title = f"{entry.label} on {entry.lm}"
     loading = "" if wait or entry.kind == "hard" else not_loaded(service, entry)
+    address, links = f"/prompts?about={quote(choice.title)}", list[Link]()
     if loading:
         document = Document(title)
     elif entry.kind == "hard":
         lead = "Nothing was tuned here, so these prompts are still words."
         document = Document(title, lead, sections=(Section("", (Points(tuple(map(str, entry.templates))),)),))
     else:
-        words = await answered(request, service.words(entry))
+        words = await answered(request, service.words(entry, _FACTS_PUT_BACK if put_back else 0))
+        if entry.is_tuned and service.settings.training and not put_back:  # it keeps a large LM busy for long
+            links = [(f"{address}&put_back=true", "See what is lost without each vector")]
         trust = None if entry.source is None else entry.source.record.trust
         score = None if trust is None or trust.projection is None else projection_sentence(trust.projection)
         document = words_document(words, title, lm=entry.lm, relation=entry.relation, score=score)
-    waiting = (loading, f"/prompts?about={quote(choice.title)}&wait=true") if loading else None
-    return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts", waiting=waiting)
+    waiting = (loading, f"{address}&wait=true{'&put_back=true' if put_back else ''}") if loading else None
+    return document_page(
+        request, document, titles=list(known), chosen=choice.title, choose="/prompts", waiting=waiting, links=links
+    )
 
 
 @router.get("/trust", response_class=HTMLResponse)

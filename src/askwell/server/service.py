@@ -30,6 +30,7 @@ from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import hold_folder, is_run
 from askwell.runs.record import RunRecord
 from askwell.runs.run import Asking, Built, RunProgress, run
+from askwell.runs.sources import spread
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.queue import AskQueue, LMSource, LoadedLMs
 from askwell.server.refusals import Explained, NoSuchName, Overloaded, Refused, explain
@@ -237,10 +238,12 @@ class Service:
         """Return a future of the answers of a mixture to each x."""
         return self.queue.ask(self.catalogue.find(name).askable, xs, top)
 
-    def words(self, entry: Entry) -> "Future[list[PromptWords]]":
-        """Return a future of the prompts of a mixture in words."""
-        askable = entry.askable
-        return self.queue.call(lambda lms: nearest_words(lms.get(askable.lm).mixture(askable)))
+    def words(self, entry: Entry, put_back: int = 0) -> "Future[list[PromptWords]]":
+        """Return a future of the prompts of a mixture in words, and of what is lost to so many dev facts when a vector
+        is put back to its start."""
+        askable, source = entry.askable, entry.source
+        facts = [Fact(one.x, one.y) for one in spread([] if source is None else source.dev, put_back)]
+        return self.queue.call(lambda lms: nearest_words(lms.get(askable.lm).mixture(askable), facts=facts))
 
     def behind(self, entry: Entry, x: str) -> "Future[list[PromptReply]]":
         """Return a future of the weight of each prompt of a mixture for an x, and what it answers by itself."""

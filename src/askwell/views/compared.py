@@ -104,7 +104,7 @@ def comparison_blocks(compared: RunComparison, changed: int) -> list[Block]:
     rows += [_score_row(name, of, comparison, comparison) for name, of in averages.items()] if several else []
     columns = ("facts", "A", "B", "A − B", "A better", "B better")
     title = f"{comparison.metric} {units_of([comparison.metric])}, A: {compared.a.name}, B: {compared.b.name}"
-    sentences = [_who_is_better(comparison), *_ranked_among(compared)]
+    sentences = _ranked_among(compared)
     seeds = f", each with seeds {', '.join(map(str, comparison.seeds))}" if comparison.seeds else ""
     sentences.append(
         f"{counted(comparison.facts, 'fact')} asked of both{seeds}; {comparison.only_a} only of A, "
@@ -120,7 +120,8 @@ def comparison_blocks(compared: RunComparison, changed: int) -> list[Block]:
         f"p = {p_text(comparison.sign_p)}."
     )
     shown = [changed_table(comparison, changed)] if comparison.changed[:changed] else []
-    return [table(("", *columns), rows, numbers=columns, title=title), *map(Paragraph, sentences), *shown]
+    scores = table(("", *columns), rows, numbers=columns, title=title)
+    return [scores, *map(Paragraph, sentences), *shown]
 
 
 def changed_table(comparison: Comparison, most: int) -> Table:
@@ -139,7 +140,7 @@ def changed_table(comparison: Comparison, most: int) -> Table:
     return table(names, rows, numbers=("rank A", "rank B"), title=title)
 
 
-def _who_is_better(comparison: Comparison) -> str:
+def who_is_better(comparison: Comparison) -> str:
     """Say what was found, for readers who are not statisticians."""
     found, metric = comparison.micro, METRICS[comparison.metric]
     better = found.difference if metric.higher_is_better else -found.difference
@@ -152,7 +153,7 @@ def _who_is_better(comparison: Comparison) -> str:
 
 def _score_row(name: str, of: Any, counts: Any, comparison: Comparison) -> tuple[str, ...]:
     digits = METRICS[comparison.metric].decimals
-    scores = (f"{of.a:.{digits}f}", f"{of.b:.{digits}f}", f"{of.difference:+.{digits}f}")
+    scores = (f"{of.a:.{digits}f}", f"{of.b:.{digits}f}", signed(of.difference, digits))
     return (name, str(counts.facts), *scores, str(counts.wins), str(counts.losses))
 
 
