@@ -34,6 +34,11 @@ def test_facts_that_do_not_exist_are_refused(train, tmp_path):
     refused(train(facts=tmp_path / "nowhere"), "nowhere")
 
 
+@pytest.mark.parametrize(("option", "kind"), [("pairs", "a whole number"), ("learning_rate", "a number")])
+def test_words_in_place_of_a_number_are_refused(train, option, kind):
+    refused(train(**{option: "many"}), f"--{option.replace('_', '-')} many: must be {kind}")
+
+
 def test_an_empty_file_of_facts_is_refused(train, tmp_path):
     (tmp_path / "empty.csv").write_text("")
     refused(train(facts=tmp_path / "empty.csv"), "empty.csv")

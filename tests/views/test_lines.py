@@ -131,10 +131,24 @@ def test_a_caption_says_how_many_facts_came_to_the_limit_of_the_search(tmp_path)
     assert "the P@1 of a run may be lower by at most 13.3." in caption
 
 
+def test_runs_on_other_numbers_of_ones_own_facts_are_parts_of_their_own(tmp_path):
+    store = new_store(tmp_path)
+    keep(store, [1, 1, 20], "capitals")
+    keep(store, [1, 20], "capitals", left_out=1, lm="other")  # of the same three facts
+    assert {line.fact_set for line in lines_of(kept_runs(store.runs()))} == {"capitals"}
+    keep(store, [1, 1], "capitals", facts_sha256="9" * 64)
+    lines = lines_of(kept_runs(store.runs()))
+    assert {(line.fact_set, line.lm, line.label) for line in lines} == {
+        ("capitals, 2 test facts", "bert-base-cased", "mined"),
+        ("capitals, 3 test facts", "bert-base-cased", "mined"),
+        ("capitals, 3 test facts", "other", "mined"),
+    }
+
+
 def test_a_prompt_that_was_typed_is_named_by_its_words(tmp_path):
     store = new_store(tmp_path)
     keep(store, [1], prompts="given", templates=["[X] in [Y] ."])
     assert [line.label for line in lines_of(kept_runs(store.runs()))] == ["“[X] in [Y] .”"]
     keep(store, [1, 1], prompts="given", templates=["[X] in [Y] .", "[X] of [Y] ."])
     labels = [line.label for line in lines_of(kept_runs(store.runs()))]
-    assert sorted(labels) == ["2 prompts", "“[X] in [Y] .” [other templates, 2]"]
+    assert sorted(labels) == ["2 prompts", "“[X] in [Y] .”"]

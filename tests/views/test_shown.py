@@ -11,10 +11,12 @@ from builders.worlds import CAPITALS, frozen
 
 import askwell
 from askwell.answers.candidates import Candidates
+from askwell.answers.reply import Reply
 from askwell.evaluation.labels import figures_of
 from askwell.runs.folder import load_runs
 from askwell.training.history import HistoryLine, TrainingResult
 from askwell.views.document import Cell, Column, ColumnGroup, Document, Row, Section, Table, overview
+from askwell.views.scores import reply_table
 from askwell.views.to_html import notebook_html
 from askwell.views.to_text import plain_text
 
@@ -224,3 +226,12 @@ def test_a_tuned_mixture_says_so():
     assert str(mixture).splitlines()[0] == "Mixture of 1 prompt over testbed:bert, tuned"
     assert "chooses among 3: Africa, Europe, Asia" in str(mixture)
     assert torch.equal(mixture.weights, torch.ones(1))
+
+
+def test_the_most_confident_prompt_is_named_once_where_it_is_the_same_for_all_answers():
+    replies = [Reply("Lima", 0.6, by_prompt=(0.7, 0.5)), Reply("Cusco", 0.2, by_prompt=(0.3, 0.1))]
+    table = reply_table("Peru", replies, ["one [X] [Y]", "two [X] [Y]"])
+    assert (table.caption, len(table.columns)) == ("Most confident prompt: one [X] [Y]", 2)
+    table = reply_table("Peru", [*replies, Reply("Ica", 0.1, by_prompt=(0.0, 0.2))], ["one [X] [Y]", "two [X] [Y]"])
+    assert table.caption == ""
+    assert [row.cells[-1].text for row in table.rows] == ["one [X] [Y]", "one [X] [Y]", "two [X] [Y]"]

@@ -141,6 +141,7 @@ def _unexpected(error: Exception) -> tuple[str, int]:
     )
 
 
+_NO_NUMBER = {"int_parsing": "must be a whole number", "float_parsing": "must be a number"}
 # Messages of torch for errors that do not have their own type on every device.
 _NO_MEMORY = re.compile(r"can't allocate memory|out of memory", re.IGNORECASE)
 # File names that are too long, disks that are full or read-only: a traceback would not help.
@@ -174,7 +175,7 @@ def _speak_in_options(error: CycloptsError) -> str:
         return f"{problem}\nTry '{' '.join(['askwell', *words, '--help'])}'."
     problems = []
     for problem in cause.errors():
-        message = problem["msg"].removeprefix("Value error, ")
+        message = _NO_NUMBER.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
         option = "".join(f"--{str(name).replace('_', '-')} " for name in problem["loc"])
         given = f"{problem['input']}: " if option else ""
         problems.append(f"{option}{given}{message}")

@@ -196,7 +196,7 @@ def score_jobs(
         lacks = [other for other in ("train", "dev") if not relation.split(other)]
         if controls and lacks:
             missing[name] = f"it has no {' and no '.join(lacks)} facts to make and choose them with"
-        asking = None if progress is None else partial(progress, f"{split} facts of {name}")
+        asking = None if progress is None else partial(progress, f"facts of {name}")
         try:
             evaluation = evaluate(
                 mixture,
@@ -247,7 +247,7 @@ def score_statements(
     lm, relations = _untuned(prompts, on, 0, note)
     evaluations, left_out = [], {}
     for relation, templates in relations:
-        asking = None if progress is None else partial(progress, f"{split} facts of {relation.name}")
+        asking = None if progress is None else partial(progress, f"facts of {relation.name}")
         try:
             found = evaluate_statements(
                 lm, templates, relation, split, candidates=candidates_of(relation), progress=asking

@@ -167,20 +167,26 @@ _LEAST = 0.0005
 
 
 def reply_table(x: str, replies: Sequence[Reply], templates: Sequence[str]) -> Table:
-    """Return the answers to x with bars and, of several prompts, the most confident one for each.
+    """Return the answers to x with bars and, of several prompts, the most confident one for each, or below if it is the
+    same for all.
 
     After the first, answers that would be shown as 0.0 % are left out.
     """
+    shown = [*replies[:1], *(reply for reply in replies[1:] if reply.probability >= _LEAST)]
+    confident = [_most_confident(reply, templates) for reply in shown] if len(templates) > 1 else []
+    differ = len({*confident}) > 1
     rows = []
-    for reply in [*replies[:1], *(reply for reply in replies[1:] if reply.probability >= _LEAST)]:
+    for reply, prompt in zip(shown, confident or [""] * len(shown), strict=True):
         cells = [Cell(per_cent(reply.probability)), Cell("█" * round(_BAR * reply.probability), mark="bar")]
-        if len(templates) > 1:
-            most_confident = max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)
-            cells.append(Cell(templates[most_confident]))
-        rows.append(Row(reply.y, tuple(cells)))
-    prompts = [Column("most confident prompt", pale=True, number=False)] if len(templates) > 1 else []
+        rows.append(Row(reply.y, (*cells, *([Cell(prompt)] if differ else []))))
+    prompts = [Column("most confident prompt", pale=True, number=False)] if differ else []
     columns = (Column("probability"), Column("", number=False), *prompts)
-    return Table("", "answer", (ColumnGroup("", columns),), tuple(rows), title=x)
+    caption = f"Most confident prompt: {confident[0]}" if confident and not differ else ""
+    return Table(caption, "answer", (ColumnGroup("", columns),), tuple(rows), title=x)
+
+
+def _most_confident(reply: Reply, templates: Sequence[str]) -> str:
+    return templates[max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)]
 
 
 def prompt_replies_table(replies: Sequence[PromptReply], reply: Reply | None = None, most: int | None = None) -> Table:

@@ -25,6 +25,7 @@ from askwell.runs.folder import Run
 from askwell.runs.several_runs import scored_together
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
+from askwell.views.printable import counted
 
 NO_SET = "own facts"
 """The set of relations whose names do not mention one."""
@@ -163,7 +164,8 @@ class KeptRun(Run):
 def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
     """Return the runs that tables show: all but controls, which say nothing about what an LM knows.
 
-    A few relations of one's own are a set each: nobody asked for their mean.
+    A few relations of one's own are a set each, since nobody asked for their mean; and several sets if their runs have
+    different numbers of test facts.
     """
     ordinary = [run for run in runs if run.record.spec.control is None]
     if not ordinary:
@@ -171,9 +173,24 @@ def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
     names = [run.record.spec.relation for run in ordinary]
     own = {name for name in names if fact_set_of(name) == NO_SET}
     sets = {name: name if name in own and len(own) <= _MOST_OWN_SETS else fact_set_of(name) for name in names}
-    return _with_folds(
-        [KeptRun(run.folder, run.record, run.remarks, sets[run.record.spec.relation]) for run in ordinary]
+    return _by_test_facts(
+        _with_folds([KeptRun(run.folder, run.record, run.remarks, sets[run.record.spec.relation]) for run in ordinary])
     )
+
+
+def _by_test_facts(runs: Sequence[KeptRun]) -> list[KeptRun]:
+    """Return the runs, with a set for each number of test facts of a relation that is a set of its own."""
+    counts: dict[str, dict[str, int]] = defaultdict(dict)
+    for run in runs:
+        of_relation, facts = counts[run.spec.relation], run.spec.facts_sha256
+        of_relation[facts] = max(of_relation.get(facts, 0), run.facts + run.figures.left_out_count)
+    apart = {name for name, of_facts in counts.items() if len({*of_facts.values()}) > 1}
+    return [
+        replace(run, fact_set=f"{run.fact_set}, {counted(counts[run.fact_set][run.spec.facts_sha256], 'test fact')}")
+        if run.fact_set == run.spec.relation and run.fact_set in apart
+        else run
+        for run in runs
+    ]
 
 
 def _with_folds(runs: Sequence[KeptRun]) -> list[KeptRun]:

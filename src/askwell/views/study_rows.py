@@ -57,11 +57,7 @@ class Line:
     @property
     def label(self) -> str:
         """The row's heading."""
-        templates = {tuple(run.spec.templates) for group in self.groups.values() for run in group.runs}
-        source = self.source
-        if source == TYPED and len(templates) == 1:
-            source = _typed_text(templates.pop())
-        named = ", ".join([source, *self.extras])
+        named = ", ".join([self.source, *self.extras])
         return f"{named} [{self.apart}]" if self.apart else named
 
     @property
@@ -77,6 +73,11 @@ class Line:
 def prompts_text(spec: RunSpec) -> str:
     """Return what the prompts of a run are called."""
     return _typed_text(spec.templates) if spec.prompts == TYPED else spec.prompts
+
+
+def _source(spec: RunSpec) -> str:
+    source = source_of(spec)
+    return _typed_text(spec.templates) if source == TYPED else source
 
 
 def _typed_text(templates: Sequence[PromptText]) -> str:
@@ -169,14 +170,18 @@ def _rows_of(runs: Sequence[KeptRun]) -> list[Line]:
     """Return the row of each run, without groups; different data under the same names are told apart."""
     specs = [run.spec for run in runs]
     lms = _numbers(runs, [(spec.lm, spec.lm_sha256) for spec in specs])
-    facts = _numbers(runs, [(spec.relation, spec.facts_sha256) for spec in specs])
-    prompts = _numbers(runs, [(f"{spec.relation} {spec.lm} {spec.prompts}", str(spec.templates)) for spec in specs])
+    facts = _numbers(runs, [(f"{run.fact_set} {run.spec.relation}", run.spec.facts_sha256) for run in runs])
+    sources = [_source(spec) for spec in specs]
+    named = [f"{run.fact_set} {run.spec.lm} {source}" for run, source in zip(runs, sources, strict=True)]
+    prompts = _numbers(
+        runs, [(f"{name} {spec.relation}", str(spec.templates)) for name, spec in zip(named, specs, strict=True)]
+    )
     candidates, answers = defaultdict(set), defaultdict(set)
     for run in runs:
         candidates[run.fact_set, run.spec.lm].add(run.spec.candidates_sha256)
         answers[run.fact_set, run.spec.lm].add(run.spec.mixture.answers)
     rows = []
-    for run, spec, of_lm, of_facts, of_prompts in zip(runs, specs, lms, facts, prompts, strict=True):
+    for run, spec, source, of_lm, of_facts, of_prompts in zip(runs, specs, sources, lms, facts, prompts, strict=True):
         apart = {
             f"other facts, {of_facts + 1}": of_facts > 0,
             f"other templates, {of_prompts + 1}": of_prompts > 0,
@@ -186,7 +191,7 @@ def _rows_of(runs: Sequence[KeptRun]) -> list[Line]:
         }
         lm = f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})" if of_lm else spec.lm
         differences = "; ".join(name for name, applies in apart.items() if name and applies)
-        rows.append(Line(run.fact_set, lm, source_of(spec), extras_of(spec), differences))
+        rows.append(Line(run.fact_set, lm, source, extras_of(spec), differences))
     return rows
 
 
