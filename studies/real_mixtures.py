@@ -3,9 +3,9 @@
     ASKWELL_DATA=DIR python studies/real_mixtures.py [RELATION …]   # does what is missing, then writes the page
     ASKWELL_DATA=DIR python studies/real_mixtures.py --page         # only writes the page
 
-LAMA's prompt by hand, tuned, deep, and with vectors drawn at random for all words; the first eight of the mined prompts, that one of these which
-the mixture weighs most, alone, and the mixture with more pairs at most. One-token answers. The relations are those of
-T-REx that defaults are chosen on.
+LAMA's prompt by hand, tuned, deep, and with vectors drawn at random for all words; the first eight of the mined
+prompts, that one of these which the mixture weighs most, alone, and the mixture with more pairs at most. One-token
+answers. The relations are those of T-REx that defaults are chosen on.
 """
 
 import sys
