@@ -12,8 +12,7 @@ from functools import cached_property
 
 from scipy.stats import fisher_exact
 
-from askwell.data.facts import Fact
-from askwell.data.testbed import PREFIXES, told_facts
+from askwell.data.testbed import PREFIXES, is_told
 from askwell.evaluation.knowledge import MAJORITY
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
@@ -36,7 +35,7 @@ from askwell.views.printable import NONE, counted, listed, shortened, signed
 from askwell.views.run_facts import answer_cell
 from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, place_of
 from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
-from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, is_told, known_parts
+from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 
 MOST_FREQUENT = "most frequent answer of train"
 _CHANCE = 0.05
@@ -161,7 +160,7 @@ class LMFindings:
         return cell.score if told is None else told
 
     def _change(self, before: RunGroup | None, after: RunGroup | None) -> Step | None:
-        return change_of(before, after, "P@1", is_told if self._are_parted else None)
+        return change_of(before, after, "P@1", (lambda one: is_told(*one.key)) if self._are_parted else None)
 
     @cached_property
     def _rivals(self) -> list[FoundCell]:
@@ -454,7 +453,7 @@ def _answer_rows(cells: Sequence[FoundCell], relation: str, is_testbed: bool) ->
         golds = answers[-1][x].golds
         shown = [Cell(", ".join(golds))]
         if is_testbed:
-            known = [Fact(x, gold) in told_facts(relation) for gold in golds]
+            known = [is_told(relation, x, gold) for gold in golds]
             shown.append(Cell(TOLD if all(known) else "in part" if any(known) else WITHHELD))
         rows.append(
             Row(x, (*shown, *(answer_cell(of_cell[x]) for of_cell in answers)), "" if number else _bare(relation))

@@ -22,11 +22,10 @@ from askwell.views.findings import (
     summary_table,
     told_drawings,
 )
-from askwell.views.paper_figures import differences
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_figures import chosen_runs, curve_drawing, prompt_drawings, score_drawing
 from askwell.views.study_rows import FIELDS, TEXTS, Line, StudyTable, lines_of, same_facts
-from askwell.views.study_tables import tables_of
+from askwell.views.study_tables import differences, tables_of
 from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_sections
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import CellTrust, ControlRuns, control_runs, trust_in

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from askwell.data.facts import Fact, SplitName
+from askwell.data.facts import SplitName
 from askwell.data.names import cardinalities
-from askwell.data.testbed import PREFIXES, told_facts
+from askwell.data.testbed import PREFIXES, is_told
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, KnownShare, knowledge, mean_of_runs
 from askwell.evaluation.outcomes import Outcome
@@ -52,18 +52,13 @@ def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, dict
     return {name: of for name, of in found.items() if times[name] == len(runs) and name != PRIOR_CORRECTED}
 
 
-def is_told(outcome: Outcome) -> bool:
-    """Tell whether the text of a testbed's LM tells a fact."""
-    return Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
-
-
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     """Partition the outcomes by told and withheld, and by cardinality, for relations where these are known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
     of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIXES)]
     of_kinds = [outcome for outcome in outcomes if outcome.relation in kinds]
     found = {
-        "told": parted(of_testbed, lambda one: TOLD if is_told(one) else WITHHELD, [TOLD, WITHHELD]),
+        "told": parted(of_testbed, lambda one: TOLD if is_told(*one.key) else WITHHELD, [TOLD, WITHHELD]),
         "cardinality": parted(of_kinds, lambda outcome: kinds[outcome.relation], sorted({*kinds.values()})),
     }
     return {name: parts for name, parts in found.items() if parts}

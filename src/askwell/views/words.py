@@ -173,8 +173,7 @@ def nearest_words(
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
     import torch
 
-    from askwell.evaluation.projection import closest_words, most_from_others
-    from askwell.evaluation.put_back import put_back
+    from askwell.evaluation.projection import closest_words, most_from_others, put_back
     from askwell.prompts.prompt import original_tokens
     from askwell.training.optimiser import word_scale
 
