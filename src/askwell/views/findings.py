@@ -34,7 +34,7 @@ from askwell.views.document import (
 from askwell.views.printable import NONE, counted, listed, shortened, signed
 from askwell.views.run_facts import answer_cell
 from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, place_of
-from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
+from askwell.views.study_rows import TEXTS, Line, StudyCell, file_stem, ranked_among
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 
 MOST_FREQUENT = "most frequent answer of train"
@@ -45,17 +45,10 @@ Parts = Mapping[str, Sequence[Outcome]]
 
 
 @dataclass(frozen=True)
-class FoundCell:
-    """Prompts of one source, as they were asked in one way."""
+class FoundCell(StudyCell):
+    """A cell, and how far its score can be trusted if it was tuned."""
 
-    line: Line
-    kind: str
-    group: RunGroup
-
-    @property
-    def label(self) -> str:
-        """What it is, in words."""
-        return f"{self.line.label}, {self.group.in_words(self.kind)}"
+    trust: CellTrust | None = None
 
     @property
     def quoted(self) -> str:
@@ -103,11 +96,10 @@ def _share(outcomes: Sequence[Outcome], relations: Collection[str] | None) -> fl
 
 @dataclass(frozen=True)
 class LMFindings:
-    """The cells of one LM on one set of facts, and how far the tuned ones can be trusted."""
+    """The cells of one LM on one set of facts."""
 
     lm: str
     cells: tuple[FoundCell, ...]
-    trust: tuple[CellTrust, ...]
 
     def _merit(self, cell: FoundCell) -> tuple[int, float]:
         return len(cell.group.relations), self.score(cell)
@@ -257,11 +249,7 @@ class LMFindings:
 
     def _control(self) -> list[str]:
         tuned = self.best_tuned
-        if tuned is None:
-            return []
-        cells = (one for one in self.trust if (one.line.label, one.kind) == (tuned.line.label, tuned.kind))
-        knowledge = next((cell.knowledge for cell in cells), None)
-        if knowledge is None:
+        if tuned is None or tuned.trust is None or (knowledge := tuned.trust.knowledge) is None:
             return []
         gain = knowledge.gain
         points = f"{abs(gain):.1f} points {'above' if gain >= 0 else 'below'}"
@@ -321,16 +309,14 @@ def _told_p(parts: Parts) -> float:
 def findings_of(lines: Sequence[Line], trust: Sequence[CellTrust]) -> list[LMFindings]:
     """Return the findings on each LM; untuned prompts that several rows start from are one cell."""
     by_lm: dict[str, dict[frozenset[str], FoundCell]] = {}
+    trusted = {(one.line, one.kind): one for one in trust}
     for line in lines:
         cells = by_lm.setdefault(line.lm, {})
         for kind in sorted({INIT, *line.groups}, key=place_of):
             if (group := line.group(kind)) is not None:
                 ids = frozenset(f"{kind} {run.spec.id}" for run in group.runs)
-                cells.setdefault(ids, FoundCell(line, kind, group))
-    return [
-        LMFindings(lm, tuple(cells.values()), tuple(one for one in trust if one.line.lm == lm))
-        for lm, cells in by_lm.items()
-    ]
+                cells.setdefault(ids, FoundCell(line, kind, group, trusted.get((line, kind))))
+    return [LMFindings(lm, tuple(cells.values())) for lm, cells in by_lm.items()]
 
 
 def finding_points(findings: Sequence[LMFindings]) -> tuple[Paragraph, list[Points]]:

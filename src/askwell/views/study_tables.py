@@ -29,6 +29,7 @@ from askwell.views.study_cells import (
 from askwell.views.study_rows import (
     Draft,
     Line,
+    StudyCell,
     StudyTable,
     caption_of,
     file_stem,
@@ -140,7 +141,7 @@ def effective_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
         for name, values in _of_weights(group).items():
             mean = fmean(values) if values else None
             row.append((MISSING if mean is None else Cell(f"{mean:.2f}"), record(line, kind, name, mean)))
-        draft.add(f"{line.label}, {group.in_words(kind)}", row, begins=begins, of_paper="it does not name its LM")
+        draft.add(StudyCell(line, kind, group).label, row, begins=begins, of_paper="it does not name its LM")
     columns = [
         ColumnGroup("", (Column("prompts", "mean"),)),
         ColumnGroup("effective prompts", tuple(map(Column, ("mean", "std", "min", "max")))),

@@ -20,7 +20,7 @@ from askwell.runs.folder import Run
 from askwell.runs.several_runs import RunConsistency, run_consistency
 from askwell.specs.run_spec import ControlKind
 from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
-from askwell.views.study_rows import Line
+from askwell.views.study_rows import Line, StudyCell
 
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
 """By the id of a run: its control runs, by the kind of LM that knows nothing."""
@@ -65,12 +65,9 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
 
 
 @dataclass(frozen=True)
-class CellTrust:
-    """All figures of one LM, source and kind; what the runs lack is None, or missing."""
+class CellTrust(StudyCell):
+    """All figures of a cell; what the runs lack is None, or missing."""
 
-    line: Line
-    kind: str
-    group: RunGroup
     score: Score
     """P@1, micro."""
     knowledge: Knowledge | None
@@ -93,9 +90,9 @@ class CellTrust:
     """How many x's the LM knows an answer to, as a mean over runs."""
 
     @property
-    def label(self) -> str:
+    def title(self) -> str:
         """What it is about."""
-        return f"{self.line.lm}, {self.line.label}, {self.group.in_words(self.kind)}"
+        return f"{self.line.lm}, {self.label}"
 
     @property
     def is_of_few(self) -> bool:
