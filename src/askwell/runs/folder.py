@@ -117,7 +117,7 @@ class Run(ShowsItself, AsFrame):
 
     @cached_property
     def train_golds(self) -> Mapping[str, tuple[str, ...]]:
-        """The x's of the train facts, with all right answers for each; empty for a run of askwell 0.1."""
+        """The x's of the train facts, with all right answers for each; empty if none were kept."""
         path = self.folder / TRAIN_GOLDS
         return read_golds(path) if path.is_file() else {}
 

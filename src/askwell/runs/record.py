@@ -95,7 +95,7 @@ class Environment(BaseModel):
     transformers: str | None = None
     platform: str | None = None
     began: datetime | None = None
-    """When the run began, or was resumed for the last time, in UTC; runs of askwell 0.1 do not know it."""
+    """When the run began, or was resumed for the last time, in UTC."""
     seconds: float | None = None
     """From building the mixture to the last measurement, without loading the LM; for a resumed run, since then."""
     seconds_to_load: float | None = None
