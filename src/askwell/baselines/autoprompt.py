@@ -17,7 +17,6 @@ from torch import Tensor
 
 from askwell.baselines.hard_prompt import (
     as_text,
-    begins_word,
     blank_template,
     hard_mixture,
     prompt_of,
@@ -34,7 +33,7 @@ from askwell.files import hash_json
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.lms.vocabulary import all_special_tokens, token_text
+from askwell.lms.vocabulary import all_special_tokens, begins_word, token_text
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle

@@ -117,7 +117,7 @@ def diff(
         forget = forget if isinstance(forget, Relation) else load_test_facts(forget, data=data)
         relations = [_retain_alone(relations, forget)]
     templates = [_prompts_of(one, prompts, data) for one in relations]
-    kinds = cardinalities([one.name for one in relations], None if data is None else Path(data))
+    kinds = cardinalities([one.name for one in relations], data)
     first = before if isinstance(before, FrozenLM) else load_lm(before, **(loading or {}))
     second = first if after is None else after if isinstance(after, FrozenLM) else load_lm(after, **(loading or {}))
     second = changed_lm(second, bits=after_bits, pruned=after_pruned)
