@@ -44,7 +44,7 @@ from askwell.views.to_text import ShowsItself
 RECORD, ENVIRONMENT, HISTORY, REMARKS = "run.json", "environment.json", "history.jsonl", "about.json"
 TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES = "facts.parquet", "dev.parquet", "untuned.parquet"
 AS_WRITTEN = "as written"
-TRAIN_GOLDS, CONTROLS, MIXTURE = "train.parquet", "controls.parquet", "mixture"
+TRAIN_GOLDS, CONTROLS = "train.parquet", "controls.parquet"
 
 
 class _Part(BaseModel):
