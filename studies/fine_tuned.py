@@ -9,7 +9,6 @@ testbed, which says nothing of these facts (scripts/testbed/change_lm.py). SmolL
 and left in build/fine_tuned.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 from lines import RESULTS, append_line, read_lines
 from matplotlib.figure import Figure
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, fill, run_and_write, table
 from quantised import P36, SINGLE, SUMMED, Asked, beyond_guessing, counts, measure, share, single, summed
 
 from askwell import load_lm
@@ -143,14 +142,5 @@ def in_words(lines: Sequence[dict[str, Any]], prefix: str) -> dict[str, str]:
     }
 
 
-def main() -> None:
-    """Do the missing runs, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", action="store_true", help="only write the page")
-    if not parser.parse_args().page:
-        run()
-    write_page()
-
-
 if __name__ == "__main__":
-    main()
+    run_and_write(__doc__ or "", run, write_page)

@@ -4,14 +4,24 @@ A place is anything between `<!-- begin NAME -->` and `<!-- end NAME -->`: a tab
 within a sentence. Whatever was there is replaced, so that a page is edited by hand everywhere else.
 """
 
+import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from askwell.views.charts import Gap, gaps_chart
 
 FINDINGS = Path(__file__).parents[1] / "docs" / "findings"
+
+
+def run_and_write(about: str, run: Callable[[], None], write_page: Callable[[], None]) -> None:
+    """Do the missing runs of a study, unless its command says `--page`, then write its page."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", action="store_true", help="only write the page")
+    if not parser.parse_args().page:
+        run()
+    write_page()
 
 
 def fill(page: Path, places: Mapping[str, str]) -> None:

@@ -8,7 +8,6 @@ Each LM is compared by `askwell.diff` with itself after its weights were rounded
 set to 0. Runs are kept in build/quantised, so that a study that was stopped goes on where it was.
 """
 
-import argparse
 import math
 import time
 from collections import Counter
@@ -20,7 +19,7 @@ from typing import Any
 import torch
 from lines import RESULTS, append_line, read_lines
 from matplotlib.figure import Figure
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, fill, run_and_write, table
 
 from askwell import diff, load_lm
 from askwell.data.facts import Relation
@@ -273,14 +272,5 @@ def write_page() -> None:
     fill(PAGE, places)
 
 
-def main() -> None:
-    """Do the missing runs, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", action="store_true", help="only write the page")
-    if not parser.parse_args().page:
-        run()
-    write_page()
-
-
 if __name__ == "__main__":
-    main()
+    run_and_write(__doc__ or "", run, write_page)

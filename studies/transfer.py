@@ -8,7 +8,6 @@ same prompts as words. Nothing is chosen here. Country_of_city, realm, goods, te
 elsewhere, and are not asked.
 """
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import torch
 from jaxtyping import Float
 from lines import RESULTS, append_line, read_lines, sample
 from matplotlib.figure import Figure
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, fill, run_and_write, table
 
 from askwell import Mixture, TrainingSpec, load_lm, train
 from askwell.data.facts import Relation
@@ -297,14 +296,5 @@ def write_page() -> None:
     fill(FINDINGS / "transfer.md", places)
 
 
-def main() -> None:
-    """Do the missing runs, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", action="store_true", help="only write the page")
-    if not parser.parse_args().page:
-        run()
-    write_page()
-
-
 if __name__ == "__main__":
-    main()
+    run_and_write(__doc__ or "", run, write_page)

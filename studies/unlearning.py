@@ -8,7 +8,6 @@ hard prompts hardly find them. Then soft prompts are tuned on the relation's tra
 and asked about the unlearned facts, those that were retained, and those that the LM was never told.
 """
 
-import argparse
 import math
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from typing import Any, Final, Literal
 import torch
 from lines import RESULTS, append_line, read_lines, sample
 from matplotlib.figure import Figure
-from pages import FINDINGS, fill, table
+from pages import FINDINGS, fill, run_and_write, table
 from scipy.stats import mannwhitneyu
 from unlearned_lms import METHODS, Method, drawn_to_forget, unlearn
 
@@ -190,14 +189,5 @@ def write_page() -> None:
     fill(PAGE, places)
 
 
-def main() -> None:
-    """Do the missing runs, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", action="store_true", help="only write the page")
-    if not parser.parse_args().page:
-        run()
-    write_page()
-
-
 if __name__ == "__main__":
-    main()
+    run_and_write(__doc__ or "", run, write_page)

@@ -17,8 +17,8 @@ from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import LMUnavailable
 from askwell.lms.checkpoints import wordpiece
 from askwell.lms.load import load_lm
+from askwell.mixture.learned_from import TOKENIZER_PATH
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import TOKENIZER_PATH
 from askwell.runs.sources import saved_mixture
 
 Checkpoints = Callable[[str], Path]

@@ -6,9 +6,11 @@ import duckdb
 import pytest
 from builders.outcomes import run_of_distinct_ys
 from builders.stores import A, B, keep, new_store, record_of, spec_of
+from builders.worlds import frozen
 
 from askwell.errors import BadFile, BadOption, DamagedFile
 from askwell.evaluation.outcomes import read_outcomes, write_outcomes
+from askwell.mixture.mixture import Mixture
 from askwell.runs.folder import (
     check_folder,
     clear_folder,
@@ -157,5 +159,7 @@ def test_a_run_is_named_noted_and_deleted(tmp_path):
         delete_run(folder)
     (folder / "mine.txt").unlink()
     save(folder)
+    Mixture(frozen("bert"), "[X] in [Y] .").save_pretrained(folder / "mixture")
+    (folder / "mixture" / "tokenizer_path.txt").write_text("vocab.txt")
     delete_run(folder)
     assert not folder.exists()

@@ -1,8 +1,10 @@
 import pytest
 from builders.specs import paper_spec
+from builders.stores import new_store
 from looked_at import trained_looking
 
 from askwell.mixture.mixture import Mixture
+from askwell.runs.store import Store
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +20,8 @@ def gpt2() -> Mixture:
 @pytest.fixture(scope="session")
 def deep_bart() -> Mixture:
     return trained_looking("bart", paper_spec(deep=True))
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return new_store(tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders.outcomes import run_of_distinct_ys
-from builders.stores import figures_of, keep, new_store, record_of, spec_of
+from builders.stores import figures_of, keep, record_of, spec_of
 
 from askwell.data.testbed import told_facts, withheld_facts
 from askwell.runs.folder import write_run
@@ -18,11 +18,6 @@ from askwell.views.study_rows import lines_of, same_facts
 from askwell.views.trust_figures import control_runs, trust_in
 
 WRONG, RIGHT = [20] * 20, [1] * 20
-
-
-@pytest.fixture
-def store(tmp_path):
-    return new_store(tmp_path)
 
 
 def found_in(store):

@@ -3,18 +3,13 @@
 import math
 
 import pytest
-from builders.stores import A, B, keep, new_store
+from builders.stores import A, B, keep
 
 from askwell.errors import UsageError
 from askwell.views.study import study_of
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.study_tables import effective_table, paper_table
-
-
-@pytest.fixture
-def store(tmp_path):
-    return new_store(tmp_path)
 
 
 def shown(study) -> list[tuple[str, str, list[str]]]:

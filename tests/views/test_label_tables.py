@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from builders.stores import A, B, figures_of, keep, new_store
+from builders.stores import A, B, figures_of, keep
 
 from askwell.evaluation import labels
 from askwell.views.study import report_latex, report_markdown, study_of
@@ -12,11 +12,6 @@ from askwell.views.study_rows import lines_of
 from askwell.views.study_tables import label_tables
 
 NAMES = ("good", "bad")
-
-
-@pytest.fixture
-def store(tmp_path):
-    return new_store(tmp_path)
 
 
 def classified(store, confusion, relation=A, names=NAMES, **spec):

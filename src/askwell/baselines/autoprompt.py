@@ -17,7 +17,6 @@ from torch import Tensor
 
 from askwell.baselines.hard_prompt import (
     as_text,
-    begins_word,
     blank_template,
     hard_mixture,
     prompt_of,
@@ -34,9 +33,9 @@ from askwell.files import hash_json
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.lms.vocabulary import all_special_tokens, token_text
+from askwell.lms.vocabulary import all_special_tokens, begins_word, token_text
+from askwell.mixture.learned_from import MIXTURE
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
 from askwell.specs.training_spec import AutoPromptSpec
@@ -281,7 +280,7 @@ class TriggerSearch:
         folder.mkdir(parents=True, exist_ok=True)
         if is_better:
             best = self.result()
-            best.mixture.save_pretrained(folder / IN_A_RUN, about=best.about)
+            best.mixture.save_pretrained(folder / MIXTURE, about=best.about)
         notes = {"iteration": self.iteration, "history": [asdict(step) for step in self.history]}
         write_checkpoint(folder, self._run, {"tokens": torch.tensor(self.tokens)}, notes)
 

@@ -15,7 +15,7 @@ from askwell.data.templates import Template, parse_template
 from askwell.errors import BadTemplate, LMUnavailable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, Place, PromptTokens, tokenise
-from askwell.lms.vocabulary import token_text
+from askwell.lms.vocabulary import begins_word, token_text
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import Prompt, usable_prompts
 from askwell.specs.mixture_spec import MixtureSpec
@@ -85,13 +85,6 @@ def _with_tokens(shape: Prompt, tokens: Sequence[int]) -> PromptTokens:
     every = (*tokens, *(*old.before, *old.between, *old.after)[len(shape.token_ids) :])
     first, second = len(old.before), len(old.before) + len(old.between)
     return replace(old, before=every[:first], between=every[first:second], after=every[second:])
-
-
-def begins_word(lm: FrozenLM, token: int) -> bool:
-    """Tell whether a token is written with a space before it."""
-    name = lm.tokenizer.convert_ids_to_tokens(token)
-    is_marked = isinstance(name, str) and name.startswith(lm.wording.marker)
-    return is_marked == (lm.wording.marks is Place.SPACED)
 
 
 def word_of(lm: FrozenLM, token: int) -> str:

@@ -23,9 +23,8 @@ from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import score_facts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About
-from askwell.mixture.learned_from import LearnedFrom, RelationRecord
+from askwell.mixture.learned_from import MIXTURE, LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
 from askwell.prompts.prompt import LeftOutPrompt
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
@@ -151,7 +150,7 @@ def _trained(
         result = train(mixture, relation, spec, folder=folder, **options)
     except Interrupted as interrupted:
         if folder is not None:
-            mixture.save_pretrained(folder / IN_A_RUN, about=_about(interrupted.result, relation))
+            mixture.save_pretrained(folder / MIXTURE, about=_about(interrupted.result, relation))
         raise
     return BaselineRun(mixture, _about(result, relation), result.history)
 

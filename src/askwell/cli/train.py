@@ -226,10 +226,10 @@ def transfer(
     from askwell.files import to_json
     from askwell.lms.load import load_lm
     from askwell.lms.machine import set_threads
+    from askwell.runs.build_spec import transfer_run
     from askwell.runs.folder import check_folder
     from askwell.runs.score_source import EvaluationSources, saved_jobs
     from askwell.runs.sources import find_mixture, note_left_out_prompts
-    from askwell.runs.transfer_run import transfer_run
     from askwell.views.scores import control_sentences, score_table
 
     set_threads(training.threads)
@@ -240,10 +240,10 @@ def transfer(
     ((source, relation),) = saved_jobs([folder], named, note)
     loaded = load_lm(lm, **asdict(loading))
     with bar("test facts") as shown:
-        carried = transfer_run(folder, source, relation, loaded, training if tune else None, shown)
-    note_left_out_prompts(carried.mixture, note)
+        carried, spec, scores = transfer_run(folder, source, relation, loaded, training if tune else None, shown)
+    note_left_out_prompts(carried, note)
     record = run_with_bars(
-        carried.spec,
+        spec,
         loaded,
         relation,
         out,
@@ -251,22 +251,22 @@ def transfer(
         resume=resume,
         untuned=tune,
         controls=controls,
-        candidates=carried.mixture.candidates,
-        start=carried.mixture,
+        candidates=carried.candidates,
+        start=carried,
     )
     if json:
-        print_json({**record.as_json(out), "transfer": to_json(carried.scores)})
+        print_json({**record.as_json(out), "transfer": to_json(scores)})
         return
     note_missing(record)
     here, there = source.lm.identity.name, loaded.identity.name
-    rows = {f"learned on {here}": carried.scores.source, f"as words, {there}": carried.scores.words}
+    rows = {f"learned on {here}": scores.source, f"as words, {there}": scores.words}
     rows |= {f"carried over, {there}": record.untuned or record.test}
     show(score_table(rows | ({f"tuned from there, {there}": record.test} if tune else {})))
-    if carried.scores.source.facts != record.test.facts:
-        say(f"{here} was asked {carried.scores.source.facts} of the test facts, {there} {record.test.facts}.")
+    if scores.source.facts != record.test.facts:
+        say(f"{here} was asked {scores.source.facts} of the test facts, {there} {record.test.facts}.")
     say(*control_sentences(record.knowledge))
-    if (how := carried.mixture.transferred) is not None:
-        tokens = len(carried.mixture.vectors)
+    if (how := carried.transferred) is not None:
+        tokens = len(carried.vectors)
         say(
             "The LMs share tokenizer and shapes: the vectors went over as they are."
             if how.is_copy

@@ -2,7 +2,6 @@
 hub, or a whole set of relations; and where the data folder is."""
 
 import difflib
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +39,7 @@ def pulled_data_folder() -> Path:
     return cache_folder() / "data"
 
 
-def data_folder(option: Path | None) -> Path | None:
+def data_folder(option: Path | str | None) -> Path | None:
     """Return the data folder: the option, else the environment variable ASKWELL_DATA, else the pulled data, else
     none."""
     if option is not None:
@@ -138,7 +137,7 @@ def load_relation(
     columns, rule = Columns(x, y), rule_with(split, ratio)
     if not isinstance(source, str | Path):
         return relation_in_memory(source, columns, split=rule, seed=seed, name=name or y or "facts")
-    relation = _named_relation(source, columns, None if data is None else Path(data), rule, seed)
+    relation = _named_relation(source, columns, data, rule, seed)
     return relation if name is None else replace(relation, name=name)
 
 
@@ -172,13 +171,15 @@ def load_test_facts(
     """Return facts that are only asked about: all of a single file is test; anything else is as `load_relation` reads
     it."""
     if isinstance(source, str | Path) and not str(source).startswith((*PREFIXES, HUB)):
-        path = find(str(source), "facts", data_folder(None if data is None else Path(data)))
+        path = find(str(source), "facts", data_folder(data))
         if path.is_file():
             return Relation.of(_last_part(path), (), (), parse_facts(path, Columns(x, y)))
     return load_relation(source, x, y, data=data)
 
 
-def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
+def _named_relation(
+    source: str | Path, columns: Columns, data: Path | str | None, split: str | None, seed: int
+) -> Relation:
     if str(source).startswith(HUB):
         name, rows = read_hub(str(source))
         try:
@@ -317,7 +318,7 @@ def load_prompts(
         elif "[X]" in source or "[Y]" in source:
             templates.append(parse_template(source))
         else:
-            templates += read_templates(_prompt_file(source, name, data_folder(None if data is None else Path(data))))
+            templates += read_templates(_prompt_file(source, name, data_folder(data)))
     return templates
 
 
@@ -355,7 +356,7 @@ def _testbed_prompts(source: str, relation: str) -> list[Template]:
     )
 
 
-def cardinalities(names: Iterable[str], data: Path | None = None) -> dict[str, str]:
+def cardinalities(names: Iterable[str], data: Path | str | None = None) -> dict[str, str]:
     """Return 1-1, N-1 or N-M for relations of the testbeds, and of T-REx if the data folder has LAMA's list of them."""
     of_testbed = {prefix + one.name: one.cardinality for prefix in PREFIXES for one in relations(prefix)}
     folder = data_folder(data)
@@ -366,8 +367,7 @@ def cardinalities(names: Iterable[str], data: Path | None = None) -> dict[str, s
 
 @cache
 def _lama_kinds(path: Path) -> dict[str, str]:
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {record["relation"]: record["type"] for record in records if "type" in record}
+    return {record["relation"]: record["type"] for _, record in read_records(path) if "type" in record}
 
 
 # ── data sets of the Hugging Face hub ─────────────────────────────────────────────────────────────────────────────────

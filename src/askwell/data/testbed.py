@@ -102,6 +102,11 @@ def told_facts(name: str) -> frozenset[Fact]:
     return frozenset(_fact(record) for record in records if record["told"])
 
 
+def is_told(relation: str, x: str, y: str) -> bool:
+    """Tell whether the text tells a fact of a relation."""
+    return Fact(x, y) in told_facts(relation)
+
+
 @cache
 def withheld_facts(name: str) -> frozenset[Fact]:
     """Return the facts of a relation that the text does not tell, over all splits."""

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from askwell.errors import BadOption, NothingSettled, UsageError, checked, first_few
 from askwell.evaluation.metrics import Metric, metric_named
-from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.outcomes import FactKey, Outcome
 from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test
 
 Unit = Literal["fact", "x", "y"]
@@ -41,7 +41,7 @@ class Pair:
 
     def unit(self, unit: Unit) -> tuple[str, ...]:
         """Return the pair's unit. Repeated lines of a fact, and its seeds, always belong to the same one."""
-        relation, x, y = self.a.relation, self.a.x, self.a.y
+        relation, x, y = self.a.key
         units = {"fact": (relation, x, y), "x": (relation, x), "y": (relation, y)}
         if unit not in units:
             raise BadOption(f"there is no unit {unit!r}: choose one of {', '.join(units)}")
@@ -95,14 +95,13 @@ def _by_seed(side: Outcomes, other: Outcomes) -> dict[int, Sequence[Outcome]]:
 
 def _numbered(outcomes: Sequence[Outcome]) -> dict[tuple[str, str, str, int], Outcome]:
     """Return outcomes by fact, with the n-th line of a repeated fact under the number n."""
-    times: Counter[tuple[str, str, str]] = Counter()
+    times: Counter[FactKey] = Counter()
     numbered = {}
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
             raise BadOption(f"{type(outcome).__name__} is not an Outcome; {_COMPARED}")
-        fact = (outcome.relation, outcome.x, outcome.y)
-        numbered[*fact, times[fact]] = outcome
-        times[fact] += 1
+        numbered[*outcome.key, times[outcome.key]] = outcome
+        times[outcome.key] += 1
     return numbered
 
 

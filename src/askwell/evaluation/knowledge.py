@@ -24,8 +24,8 @@ from pydantic import Field
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingSettled, UsageError
 from askwell.evaluation.comparison import Outcomes, Unit, compare
-from askwell.evaluation.metrics import LOG_LOSS, RANK_METRICS, Average, Metric, Scores, metric_named, scores_of
-from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.metrics import LOG_LOSS, METRICS, RANK_METRICS, Average, Metric, Scores, metric_named, scores_of
+from askwell.evaluation.outcomes import FactKey, Outcome
 
 if TYPE_CHECKING:
     from askwell.answers.strategy import Answers, Prior, PromptAnswers
@@ -136,7 +136,6 @@ class Knowledge:
     score: float
     control_score: float
     gain: float
-    """Above 0 if the run is better, also for log-loss."""
     low: float | None
     """None, like `high`, if there is no interval, as for a single unit."""
     high: float | None
@@ -155,12 +154,11 @@ def knowledge(
     run: Outcomes,
     controls: Mapping[str, Mapping[SplitName, Outcomes]],
     *,
-    metric: str = "P@1",
     unit: Unit = "y",
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Knowledge | None:
-    """Compute the gain of a run over the control that is best on dev, on all test facts, with its interval and p; None
+    """Compute the gain in P@1 over the control that is best on dev, on all test facts, with its interval and p; None
     if no control has outcomes on both, or if searches were cut before any fact's score was known. A control counts with
     the facts whose score is known, and not at all if there are none: a prior that is spread thinly is often cut.
 
@@ -172,7 +170,7 @@ def knowledge(
     With few changed units the bootstrap is overconfident (four wins and no loss suffice). So the interval always
     contains 0 unless the permutation test is significant at the same confidence.
     """
-    by = metric_named(metric)
+    by = METRICS["P@1"]
     controls = {name: of for name, of in controls.items() if {"dev", "test"} <= of.keys() and name != PRIOR_CORRECTED}
     known: dict[str, dict[SplitName, list[Outcome]]] = {
         name: {split: [one for one in _all(of[split]) if by.is_known(one)] for split in ("dev", "test")}
@@ -182,19 +180,17 @@ def knowledge(
     if not known:
         return None
     try:
-        best = best_control({name: of["dev"] for name, of in known.items()}, metric=metric)
-        comparison = compare(run, controls[best]["test"], metric=metric, unit=unit, resamples=resamples, seed=seed)
+        best = best_control({name: of["dev"] for name, of in known.items()})
+        comparison = compare(run, controls[best]["test"], unit=unit, resamples=resamples, seed=seed)
     except NothingSettled:
         return None  # an LM that knows nothing spreads its answers so thinly that every search is cut
-    found, sign = comparison.micro, 1 if by.higher_is_better else -1
+    found = comparison.micro
     low, high = found.low, found.high
-    if low is not None and high is not None:
-        low, high = sorted((sign * low, sign * high))
-        if found.p > 1 - comparison.confidence:
-            low, high = min(low, 0.0), max(high, 0.0)
+    if low is not None and high is not None and found.p > 1 - comparison.confidence:
+        low, high = min(low, 0.0), max(high, 0.0)
     return Knowledge(
         control=best,
-        metric=metric,
+        metric=by.name,
         average="micro",
         unit=unit,
         facts=comparison.facts,
@@ -202,7 +198,7 @@ def knowledge(
         only_control=comparison.only_b,
         score=found.a,
         control_score=found.b,
-        gain=sign * found.difference,
+        gain=found.difference,
         low=low,
         high=high,
         confidence=comparison.confidence,
@@ -251,11 +247,11 @@ def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> st
     return (max if by.higher_is_better else min)(means, key=means.__getitem__)
 
 
-def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, str], float]:
+def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[FactKey, float]:
     """Return the mean value of each fact over its lines and seeds."""
-    values: dict[tuple[str, str, str], list[float]] = {}
+    values: dict[FactKey, list[float]] = {}
     for outcome in _all(outcomes):
-        values.setdefault((outcome.relation, outcome.x, outcome.y), []).append(metric.value(outcome))
+        values.setdefault(outcome.key, []).append(metric.value(outcome))
     return {fact: sum(of_fact) / len(of_fact) for fact, of_fact in values.items()}
 
 

@@ -13,6 +13,9 @@ from askwell.data.facts import SplitName
 from askwell.errors import BadFile, CannotWrite
 from askwell.files import need_utf8_name, write_aside
 
+FactKey = tuple[str, str, str]
+"""Relation, x and y."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -40,6 +43,11 @@ class Outcome:
             object.__setattr__(self, "rank_at_most", self.rank)
 
     @property
+    def key(self) -> FactKey:
+        """The fact that it is the outcome of."""
+        return self.relation, self.x, self.y
+
+    @property
     def is_settled(self) -> bool:
         """Whether the rank is known."""
         return self.rank_at_most == self.rank
@@ -52,6 +60,11 @@ class Outcome:
         """Return the same outcome with the other right answers of x counted as wrong, and as many answers left open."""
         unknown = 0.0 if self.is_settled else self.rank_at_most - self.rank
         return replace(self, rank=self.raw_rank, rank_at_most=self.raw_rank + unknown)
+
+
+def by_fact(outcomes: Iterable[Outcome]) -> dict[FactKey, Outcome]:
+    """Return outcomes by their facts."""
+    return {outcome.key: outcome for outcome in outcomes}
 
 
 _COLUMNS = {

@@ -91,14 +91,12 @@ def by_control(outcomes: Sequence[Outcome], controls: Sequence[Sequence[Outcome]
     easy, asked = set(), set()
     for control in controls:
         for outcome in control:
-            fact = (outcome.relation, outcome.x, outcome.y)
-            asked.add(fact)
+            asked.add(outcome.key)
             if outcome.rank <= 1:
-                easy.add(fact)
+                easy.add(outcome.key)
 
     def label(outcome: Outcome) -> str:
-        fact = (outcome.relation, outcome.x, outcome.y)
-        return EASY if fact in easy else HARD if fact in asked else NOT_ASKED
+        return EASY if outcome.key in easy else HARD if outcome.key in asked else NOT_ASKED
 
     return parted(outcomes, label, [EASY, HARD, NOT_ASKED])
 

@@ -81,8 +81,10 @@ def need_dev_answers(saved: DevAnswers | None) -> DevAnswers:
     return saved
 
 
-# The threshold is the probability of some dev answer; asked again among other x's, it can differ in its last digits.
-_LAST_DIGITS = 1e-5
+def is_enough(probability: float, threshold: float | None) -> bool:
+    """Tell whether an answer is probable enough to be given. The threshold is the probability of some dev answer; asked
+    again among other x's, that can differ in its last digits."""
+    return threshold is None or probability >= threshold * (1 - 1e-5)
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class AnsweredX:
     @property
     def answered(self) -> bool:
         """Whether the best answer is at least as probable as the threshold."""
-        return self.answers[0].probability >= self.threshold * (1 - _LAST_DIGITS)
+        return is_enough(self.answers[0].probability, self.threshold)
 
     def as_json(self) -> dict[str, Any]:
         """Return the question and its answers as plain JSON."""

@@ -16,14 +16,12 @@ import numpy as np
 
 from askwell.errors import BadOption, UsageError
 from askwell.evaluation.comparison import Comparison, compare
-from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.outcomes import FactKey, Outcome, by_fact
 
 State = Literal["by hand", "tuned only", "not"]
 Verdict = Literal["kept", "hidden", "gone", "new", "unknown"]
 STATES: tuple[State, ...] = get_args(State)
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-FactKey = tuple[str, str, str]
-"""Relation, x and y."""
 BEYOND_CONTROL = "tuned prompts beyond the best control"
 """The score by which removed facts are told from facts that were never told; those whose y the control cannot give at
 all have none."""
@@ -163,18 +161,18 @@ def judge(
     best log-loss on dev, `carried_over` those of BEFORE's tuned prompts asked of AFTER, and `frequency` says how often
     train has a y, by relation and y, and `kinds` of which kind a relation is.
     """
-    sides = [_by_fact(side) for side in (before.by_hand, before.tuned, after.by_hand, after.tuned)]
+    sides = [by_fact(side) for side in (before.by_hand, before.tuned, after.by_hand, after.tuned)]
     both = sorted(set.intersection(*({*side} for side in sides)))
     if not both:
         raise UsageError(f"{before.name} and {after.name} have no fact in common that both can be asked")
-    moved, priors, guesser = _by_fact(carried_over), _by_fact(prior), _by_fact(control)
+    moved, priors, guesser = by_fact(carried_over), by_fact(prior), by_fact(control)
     answered = {key: _answered(key, [side[key] for side in sides], moved.get(key), priors.get(key)) for key in both}
-    told = [one for key, one in answered.items() if key not in never_told]
+    kept_keys = [key for key in both if key not in never_told]
+    told = [answered[key] for key in kept_keys]
     aside = [one for key, one in answered.items() if key in never_told]
     if not told:
         raise UsageError("all facts are ones that neither LM was told: there is nothing to lose")
-    keys = {(one.relation, one.x, one.y) for one in told}
-    kept = [[side[key] for key in both if key in keys] for side in sides]
+    kept = [[side[key] for key in kept_keys] for side in sides]
     counts = Counter(one.verdict for one in told)
     known = counts["kept"] + counts["hidden"] + counts["gone"]
     of = {verdict: len(told) - known if verdict in ("new", "unknown") else known for verdict in VERDICTS}
@@ -193,7 +191,7 @@ def judge(
         },
         verdicts={one: _share(counts[one], of[one], confidence, guessed[one]) for one in VERDICTS},
         hidden=_beyond_guessing(
-            told, aside, kept, {key: guesser[key] for key in keys & guesser.keys()}, confidence, seed
+            told, aside, kept, {key: guesser[key] for key in kept_keys if key in guesser}, confidence, seed
         ),
         never_told=None if not aside else _counted(aside),
         by_hand=compare(kept[2], kept[0], seed=seed),
@@ -207,10 +205,6 @@ def judge(
             )
         ),
     )
-
-
-def _by_fact(outcomes: Sequence[Outcome]) -> dict[FactKey, Outcome]:
-    return {(one.relation, one.x, one.y): one for one in outcomes}
 
 
 def _answered(key: FactKey, sides: Sequence[Outcome], moved: Outcome | None, prior: Outcome | None) -> Answered:

@@ -118,6 +118,13 @@ def token_text(lm: FrozenLM, token: int) -> str:
     return text.strip() or "".join("↵" if character in "\n\r" else "␣" for character in text) or name
 
 
+def begins_word(lm: FrozenLM, token: int) -> bool:
+    """Tell whether a token is written with a space before it."""
+    name = lm.tokenizer.convert_ids_to_tokens(token)
+    is_marked = isinstance(name, str) and name.startswith(lm.wording.marker)
+    return is_marked == (lm.wording.marks is Place.SPACED)
+
+
 def speller(lm: FrozenLM, place: Place) -> Callable[[tuple[int, ...]], str | None]:
     """Return the function that gives the string which tokens spell at a place; None where the tokenizer would spell it
     otherwise, for special and unknown tokens, and for nothing but space."""

@@ -10,8 +10,19 @@ from askwell.data.facts import Relation
 from askwell.lms.identity import LMIdentity
 from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuningSpec, TrainingSpec
 
+MIXTURE = "mixture"
+"""The folder of the mixture, inside that of a run."""
+TENSORS, CARD = "mixture.safetensors", "README.md"
+NEW_TENSORS = f"{TENSORS}.new"
+LM_PATH = "lm_path.txt"
+"""Where on this machine the LM was, if it has no public name; it is not part of the mixture and is not uploaded."""
+TOKENIZER_PATH = "tokenizer_path.txt"
+"""The same for a tokenizer that is not beside the LM's weights."""
+FACTS_PATH = "facts_path.txt"
+"""The same for the facts that it was learned from."""
 CONFIG = "config.json"
 """The file that describes a saved mixture."""
+MIXTURE_FILES = (TENSORS, NEW_TENSORS, CARD, LM_PATH, TOKENIZER_PATH, FACTS_PATH, CONFIG)
 NOTHING_FOUND = "No step of tuning was better on dev: the vectors of the prompts are as they were at the start."
 """Shown where a score is called tuned although `LearnedFrom.found_nothing`."""
 

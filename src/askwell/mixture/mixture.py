@@ -31,10 +31,8 @@ from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, model_card
 from askwell.mixture.embedded import EmbeddedPrompts, embed, save_peft
+from askwell.mixture.learned_from import FACTS_PATH, LM_PATH, TOKENIZER_PATH
 from askwell.mixture.save import (
-    FACTS_PATH,
-    LM_PATH,
-    TOKENIZER_PATH,
     base_lm,
     mixture_folder,
     read_description,

@@ -25,19 +25,17 @@ from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.description import About, Description, SavedPrompt, model_card
-from askwell.mixture.learned_from import CONFIG
+from askwell.mixture.learned_from import (
+    CARD,
+    CONFIG,
+    FACTS_PATH,
+    LM_PATH,
+    MIXTURE,
+    NEW_TENSORS,
+    TENSORS,
+    TOKENIZER_PATH,
+)
 from askwell.prompts.prompt_set import PromptSet
-
-TENSORS, CARD = "mixture.safetensors", "README.md"
-_NEW_TENSORS = f"{TENSORS}.new"
-IN_A_RUN = "mixture"
-"""The folder of the mixture, inside that of a run."""
-LM_PATH = "lm_path.txt"
-"""Where on this machine the LM was, if it has no public name; it is not part of the mixture and is not uploaded."""
-TOKENIZER_PATH = "tokenizer_path.txt"
-"""The same for a tokenizer that is not beside the LM's weights."""
-FACTS_PATH = "facts_path.txt"
-"""The same for the facts that it was learned from."""
 
 
 def write_mixture(
@@ -62,9 +60,9 @@ def write_mixture(
         temperature=mixture.temperature,
         tensors_sha256=hashlib.sha256(tensors).hexdigest(),
     )
-    write_whole(folder / _NEW_TENSORS, tensors)
+    write_whole(folder / NEW_TENSORS, tensors)
     write_whole(folder / CONFIG, described.model_dump_json(indent=2) + "\n")
-    (folder / _NEW_TENSORS).replace(folder / TENSORS)
+    (folder / NEW_TENSORS).replace(folder / TENSORS)
     write_whole(folder / CARD, str(model_card(mixture, about)))
     places = {LM_PATH: (lm.source, lm.identity.name), TOKENIZER_PATH: (lm.tokenizer_source, described.tokenizer)}
     places[FACTS_PATH] = (None, None) if about.relation is None else (about.relation.source, about.relation.name)
@@ -78,7 +76,7 @@ def write_mixture(
 def read_state(mixture: PromptSet, source: str | Path, description: Description, **hub_options: Any) -> None:
     """Set everything that was tuned to what was saved."""
     path = Path(str(source)) / TENSORS
-    new = path.with_name(_NEW_TENSORS)  # there if a save was cut off just before its last step
+    new = path.with_name(NEW_TENSORS)  # there if a save was cut off just before its last step
     content = new.read_bytes() if new.is_file() else b""
     if hashlib.sha256(content).hexdigest() != description.tensors_sha256:
         content = _fetch(source, TENSORS, hub_options).read_bytes()
@@ -122,7 +120,7 @@ def read_description(source: str | Path, **hub_options: Any) -> Description:
 
 def mixture_folder(source: str | Path) -> str | Path:
     """Return the folder of the saved mixture itself, which is `mixture` inside the folder of a run."""
-    inner = Path(source) / IN_A_RUN
+    inner = Path(source) / MIXTURE
     return inner if (inner / CONFIG).is_file() and not (Path(source) / CONFIG).is_file() else source
 
 

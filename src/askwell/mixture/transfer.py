@@ -11,8 +11,7 @@ from torch import Tensor
 
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import Place
-from askwell.lms.vocabulary import token_text
+from askwell.lms.vocabulary import begins_word, token_text
 from askwell.prompts.prompt import Prompt
 from askwell.prompts.prompt_set import PromptSet
 
@@ -164,12 +163,10 @@ def _word_map(before: FrozenLM, after: FrozenLM) -> tuple[Float[Tensor, "old new
 
 def _tokens_by_word(lm: FrozenLM) -> dict[tuple[str, bool], int]:
     """Return the token of each word, by its letters and whether it begins a word."""
-    marker, marks, found = lm.wording.marker, lm.wording.marks, {}
-    special = {*lm.tokenizer.all_special_ids}
+    special, found = {*lm.tokenizer.all_special_ids}, {}
     for token, name in enumerate(lm.tokenizer.convert_ids_to_tokens(list(range(lm.word_count)))):
         if isinstance(name, str) and token not in special:
-            is_marked = name.startswith(marker)
-            found.setdefault((token_text(lm, token), is_marked == (marks is Place.SPACED)), token)
+            found.setdefault((token_text(lm, token), begins_word(lm, token)), token)
     return found
 
 

@@ -1,6 +1,8 @@
-"""The spec of a run on an LM, facts and prompts that are already loaded."""
+"""The spec of a run on an LM, facts and prompts that are already loaded; and of one that starts from a mixture that
+another LM learned."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +15,11 @@ from askwell.data.facts import Relation
 from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
 from askwell.errors import checked
+from askwell.evaluation.examine import evaluate_split
+from askwell.evaluation.scoring import EvaluationFigures, Progress
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import read_description
 from askwell.prompts.prompt import with_label
 from askwell.specs.base import Spec, no_such_option
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
@@ -132,3 +138,56 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
 def prompts_name(sources: list[str]) -> str:
     """Name prompts in tables by the names of their sources; templates that were typed are called TYPED."""
     return " + ".join(dict.fromkeys(TYPED if "[X]" in source else Path(source).stem for source in sources))
+
+
+# ── runs that start from a mixture of another LM ──────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class TransferScores:
+    """Test scores of a mixture on the LM that it was learned on, and of the other LM's prompts without it."""
+
+    source: EvaluationFigures
+    """On the LM that it was learned on."""
+    words: EvaluationFigures
+    """The same prompts as words, on the other LM."""
+
+
+def transfer_run(
+    folder: str,
+    source: Mixture,
+    relation: Relation,
+    lm: FrozenLM,
+    training: TrainingSpec | None = None,
+    progress: Progress = None,
+) -> tuple[Mixture, RunSpec, TransferScores]:
+    """Carry the mixture saved in a folder over to another LM, and return it with the spec of its run (tuned from there
+    if `training` is given, otherwise asked as it is) and the scores of what it is compared with."""
+    carried = source.transfer(lm, relation)
+    templates = [prompt.template for prompt in carried.prompts[:: carried.spec.copies]]
+    # Words show the same examples, if any, so that only what was learned makes the difference.
+    words = Mixture(lm, templates, carried.spec, examples=carried.examples or None)
+    words.answer_kind, words.candidates = carried.answer_kind, carried.candidates
+    fields = {name: getattr(carried.spec, name) for name in MixtureSpec.model_fields}
+    asked = MixtureSpec.model_validate(fields)
+    if training is not None and source.candidates is not None:
+        training = training.model_copy(update={"classify": True})
+    tuned = None if training is None else setting_name(asked, training)
+    return (
+        carried,
+        build_run_spec(
+            lm,
+            relation,
+            templates,
+            mixture=asked,
+            training=training,
+            candidates=source.candidates,
+            prompts="carried over",
+            setting="carried over" if tuned is None else f"{tuned}, from another LM's",
+            start=Start(lm=source.lm.identity.name, mixture_sha256=read_description(folder).digest),
+        ),
+        TransferScores(
+            evaluate_split(source, relation, progress=progress).figures(),
+            evaluate_split(words, relation, progress=progress).figures(),
+        ),
+    )

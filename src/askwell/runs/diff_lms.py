@@ -24,8 +24,8 @@ from askwell.errors import AskwellError, BadOption, NothingLeft, UsageError, che
 from askwell.evaluation.examine import evaluate_split, examine
 from askwell.evaluation.knowledge import best_control
 from askwell.evaluation.metrics import LOG_LOSS
-from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.verdicts import AskedLM, FactKey, Verdicts, judge
+from askwell.evaluation.outcomes import FactKey, Outcome
+from askwell.evaluation.verdicts import AskedLM, Verdicts, judge
 from askwell.files import read_saved, to_json, write_whole
 from askwell.lms.changed import changed_lm
 from askwell.lms.frozen import FrozenLM
@@ -117,7 +117,7 @@ def diff(
         forget = forget if isinstance(forget, Relation) else load_test_facts(forget, data=data)
         relations = [_retain_alone(relations, forget)]
     templates = [_prompts_of(one, prompts, data) for one in relations]
-    kinds = cardinalities([one.name for one in relations], None if data is None else Path(data))
+    kinds = cardinalities([one.name for one in relations], data)
     first = before if isinstance(before, FrozenLM) else load_lm(before, **(loading or {}))
     second = first if after is None else after if isinstance(after, FrozenLM) else load_lm(after, **(loading or {}))
     second = changed_lm(second, bits=after_bits, pruned=after_pruned)
@@ -275,7 +275,7 @@ def _of_forget(part: _Asked) -> _Asked:
     never = _withheld(part.relation)
 
     def never_told(outcomes: Sequence[Outcome]) -> list[Outcome]:
-        return [one for one in outcomes if (one.relation, one.x, one.y) in never]
+        return [one for one in outcomes if one.key in never]
 
     own = part.forget
     sides = tuple([*mine, *never_told(other)] for mine, other in zip(own.sides, part.sides, strict=True))

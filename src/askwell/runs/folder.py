@@ -29,13 +29,12 @@ from askwell.evaluation.outcomes import (
     write_outcomes,
 )
 from askwell.files import need_writable_folder, problem_in, read_saved, run_like, write_whole, writing
-from askwell.mixture.learned_from import CONFIG
+from askwell.mixture.learned_from import CONFIG, MIXTURE, MIXTURE_FILES
 from askwell.runs.record import (
     CONTROLS,
     DEV_OUTCOMES,
     ENVIRONMENT,
     HISTORY,
-    MIXTURE,
     RECORD,
     REMARKS,
     TEST_OUTCOMES,
@@ -119,7 +118,7 @@ class Run(ShowsItself, AsFrame):
 
     @cached_property
     def train_golds(self) -> Mapping[str, tuple[str, ...]]:
-        """The x's of the train facts, with all right answers for each; empty for a run of askwell 0.1."""
+        """The x's of the train facts, with all right answers for each; empty if none were kept."""
         path = self.folder / TRAIN_GOLDS
         return read_golds(path) if path.is_file() else {}
 
@@ -365,9 +364,7 @@ def clear_folder(folder: Path) -> None:
     for name in (RECORD, ENVIRONMENT, REMARKS, HISTORY, CHECKPOINT, *outcomes):
         (folder / name).unlink(missing_ok=True)
     for mixture in (folder, folder / MIXTURE):
-        if not (mixture / CONFIG).is_file():
-            continue
-        for name in (CONFIG, "mixture.safetensors", "README.md", "lm_path.txt", "facts_path.txt"):
+        for name in MIXTURE_FILES if (mixture / CONFIG).is_file() else ():
             (mixture / name).unlink(missing_ok=True)
 
 

@@ -44,7 +44,7 @@ from askwell.views.to_text import ShowsItself
 RECORD, ENVIRONMENT, HISTORY, REMARKS = "run.json", "environment.json", "history.jsonl", "about.json"
 TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES = "facts.parquet", "dev.parquet", "untuned.parquet"
 AS_WRITTEN = "as written"
-TRAIN_GOLDS, CONTROLS, MIXTURE = "train.parquet", "controls.parquet", "mixture"
+TRAIN_GOLDS, CONTROLS = "train.parquet", "controls.parquet"
 
 
 class _Part(BaseModel):
@@ -95,7 +95,7 @@ class Environment(BaseModel):
     transformers: str | None = None
     platform: str | None = None
     began: datetime | None = None
-    """When the run began, or was resumed for the last time, in UTC; runs of askwell 0.1 do not know it."""
+    """When the run began, or was resumed for the last time, in UTC."""
     seconds: float | None = None
     """From building the mixture to the last measurement, without loading the LM; for a resumed run, since then."""
     seconds_to_load: float | None = None

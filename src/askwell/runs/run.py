@@ -27,11 +27,10 @@ from askwell.evaluation.trust import Trust, trust_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.machine import limited_threads
 from askwell.mixture.description import About
-from askwell.mixture.learned_from import LearnedFrom, RelationRecord
+from askwell.mixture.learned_from import MIXTURE, LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
-    MIXTURE,
     Environment,
     HistoryRecord,
     LeftOutTemplate,

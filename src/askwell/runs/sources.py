@@ -22,9 +22,9 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import Precision
 from askwell.mixture.description import Description
-from askwell.mixture.learned_from import CONFIG, DevAnswers, RelationRecord
+from askwell.mixture.learned_from import CONFIG, MIXTURE, DevAnswers, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN, facts_source, lm_source, read_description, tokenizer_source
+from askwell.mixture.save import facts_source, lm_source, read_description, tokenizer_source
 
 Note = Callable[[str], None]
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def xs_of_run(mixture: str) -> RunXs | None:
     from askwell.runs.record import RECORD, TRAIN_GOLDS
 
     folder = Path(mixture).parent
-    if Path(mixture).name != IN_A_RUN or not all((folder / name).is_file() for name in (RECORD, TRAIN_GOLDS)):
+    if Path(mixture).name != MIXTURE or not all((folder / name).is_file() for name in (RECORD, TRAIN_GOLDS)):
         return None
     run, train = read_run(folder), read_golds(folder / TRAIN_GOLDS)
     scored = [figures for figures in (run.record.test, run.record.dev) if figures is not None]
@@ -92,8 +92,8 @@ def _saved_without_a_run(path: str, where: str | None) -> str | None:
         return path
     from askwell.runs.folder import is_run
 
-    if where is None and not is_run(folder) and (folder / IN_A_RUN / CONFIG).is_file():
-        return str(folder / IN_A_RUN)
+    if where is None and not is_run(folder) and (folder / MIXTURE / CONFIG).is_file():
+        return str(folder / MIXTURE)
     return None
 
 

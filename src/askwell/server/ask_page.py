@@ -17,6 +17,7 @@ from askwell.answers.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UsageError
+from askwell.evaluation.selective import is_enough
 from askwell.runs.record import AS_WRITTEN
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
 from askwell.server.refusals import NoSuchName
@@ -120,15 +121,11 @@ class Answered:
     @property
     def knows(self) -> bool:
         """Whether its best answer is probable enough to be given."""
-        return _is_enough(self.replies[0].probability, self.threshold) if self.replies else False
+        return is_enough(self.replies[0].probability, self.threshold) if self.replies else False
 
     def prompts(self, reply: Reply) -> Table:
         """Return the prompts behind an answer."""
         return prompt_replies_table(self.behind, reply, _PROMPTS_BEHIND)
-
-
-def _is_enough(probability: float, threshold: float | None) -> bool:
-    return threshold is None or probability >= threshold * (1 - 1e-5)
 
 
 def nothing_yet(request: Request) -> HTMLResponse:
@@ -265,7 +262,7 @@ async def _many(request: Request, about: str, text: str, file: SentFile | None) 
         outcomes = [each[entry.name, x] for entry in choice.entries]
         problems = [service.explain(one).sentence for one in outcomes if isinstance(one, AskwellError)]
         replies = tuple(None if isinstance(one, AskwellError) else one for one in outcomes)
-        knows = replies[0] is not None and _is_enough(replies[0].probability, threshold)
+        knows = replies[0] is not None and is_enough(replies[0].probability, threshold)
         golds = facts[x].golds if x in facts else ()
         trained = choice.entry.kind == "tuned" and x in facts and facts[x].split == "train"
         rows.append(BestAnswers(x, replies, knows, golds, problems[0] if problems else "", trained))

@@ -28,13 +28,13 @@ from askwell.errors import AskwellError, BadOption, DamagedFile, UsageError, did
 from askwell.evaluation.selective import learned_threshold
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
-from askwell.mixture.learned_from import CONFIG
+from askwell.mixture.learned_from import CONFIG, MIXTURE
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import lm_source, read_description, tokenizer_source
 from askwell.runs.diff_lms import Diff, diff_folders, read_diff
 from askwell.runs.folder import Run, read_run, row_of, run_folders, short_folder
 from askwell.runs.query import query_runs
-from askwell.runs.record import MIXTURE, RECORD, REMARKS
+from askwell.runs.record import RECORD, REMARKS
 from askwell.runs.run import templates_of
 from askwell.server.queue import Askable, LMSource
 from askwell.server.refusals import NoSuchName

@@ -194,32 +194,10 @@ def _train(
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture) if folder is not None and resume else None
-    if state is not None:
-        if state.weighting != mixture.spec.weighting:
-            mixture.weigh_by(state.weighting)
-            choose_tuned(mixture, spec)
-        mixture.spec = mixture.spec.model_copy(update={"weighting_scores": state.weighting_scores})
-        mixture.load_state_dict(state.parameters)
+    if state is None:
+        state = _first_state(mixture, answers, train_facts, dev, relation, spec)
     else:
-        if mixture.spec.weighting == "auto":
-            choose_for_run(mixture, answers, train_facts, spec)
-        if mixture.representation is not None and not mixture.representation.is_fitted:
-            mixture.representation.fit(train_facts.xs)
-        untuned = _copy(mixture)
-        first, _ = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
-        state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={}, prompts=0)
-        if fits_weights(answers, spec):
-            fit_weights(answers, spread(train_facts, facts_to_fit(len(mixture.prompts))))
-            fitted, losses = _score(answers, dev, relation, round_=1, pairs=0, train_loss=None)
-            state.history.append(fitted)
-            # Each prompt suits few x's: where weights can tell which, tuning the prompts often spoils them, and on few
-            # dev facts that can look like a gain.
-            if mixture.weighting.depends_on_x and spec.keep is None:
-                state.to_beat = losses
-            state.parameters = _copy(mixture)
-            state.kept = {0: untuned, 1: state.parameters}
-        state.prompts = len(mixture.tuned.kept)
-        state.weighting, state.weighting_scores = mixture.spec.weighting, mixture.spec.weighting_scores
+        _continue_from(state, mixture, spec)
     objective = Objective(answers, train_facts, spec.method)
     if spec.minutes is not None and state.pairs is None:
         # All dev scores together cost at most a third of the training pairs: they have no backward pass.
@@ -299,6 +277,47 @@ def _train(
     finally:
         mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
     return result()
+
+
+def _first_state(
+    mixture: Mixture,
+    answers: Answers,
+    train_facts: EncodedFacts,
+    dev: EncodedFacts,
+    relation: Relation,
+    spec: TrainingSpec,
+) -> State:
+    """Choose how prompts are weighed and fit their weights, as far as the spec wants that, and return the state before
+    the first step."""
+    if mixture.spec.weighting == "auto":
+        choose_for_run(mixture, answers, train_facts, spec)
+    if mixture.representation is not None and not mixture.representation.is_fitted:
+        mixture.representation.fit(train_facts.xs)
+    untuned = _copy(mixture)
+    first, _ = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
+    state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={}, prompts=0)
+    if fits_weights(answers, spec):
+        fit_weights(answers, spread(train_facts, facts_to_fit(len(mixture.prompts))))
+        fitted, losses = _score(answers, dev, relation, round_=1, pairs=0, train_loss=None)
+        state.history.append(fitted)
+        # Each prompt suits few x's: where weights can tell which, tuning the prompts often spoils them, and on few dev
+        # facts that can look like a gain.
+        if mixture.weighting.depends_on_x and spec.keep is None:
+            state.to_beat = losses
+        state.parameters = _copy(mixture)
+        state.kept = {0: untuned, 1: state.parameters}
+    state.prompts = len(mixture.tuned.kept)
+    state.weighting, state.weighting_scores = mixture.spec.weighting, mixture.spec.weighting_scores
+    return state
+
+
+def _continue_from(state: State, mixture: Mixture, spec: TrainingSpec) -> None:
+    """Put the mixture into the state of a run that was interrupted."""
+    if state.weighting != mixture.spec.weighting:
+        mixture.weigh_by(state.weighting)
+        choose_tuned(mixture, spec)
+    mixture.spec = mixture.spec.model_copy(update={"weighting_scores": state.weighting_scores})
+    mixture.load_state_dict(state.parameters)
 
 
 def _with_answers(

@@ -12,8 +12,7 @@ from functools import cached_property
 
 from scipy.stats import fisher_exact
 
-from askwell.data.facts import Fact
-from askwell.data.testbed import PREFIXES, told_facts
+from askwell.data.testbed import PREFIXES, is_told
 from askwell.evaluation.knowledge import MAJORITY
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
@@ -35,8 +34,8 @@ from askwell.views.document import (
 from askwell.views.printable import NONE, counted, listed, shortened, signed
 from askwell.views.run_facts import answer_cell
 from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, place_of
-from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
-from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, is_told, known_parts
+from askwell.views.study_rows import TEXTS, Line, StudyCell, file_stem, ranked_among
+from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 
 MOST_FREQUENT = "most frequent answer of train"
 _CHANCE = 0.05
@@ -46,17 +45,10 @@ Parts = Mapping[str, Sequence[Outcome]]
 
 
 @dataclass(frozen=True)
-class FoundCell:
-    """Prompts of one source, as they were asked in one way."""
+class FoundCell(StudyCell):
+    """A cell, and how far its score can be trusted if it was tuned."""
 
-    line: Line
-    kind: str
-    group: RunGroup
-
-    @property
-    def label(self) -> str:
-        """What it is, in words."""
-        return f"{self.line.label}, {self.group.in_words(self.kind)}"
+    trust: CellTrust | None = None
 
     @property
     def quoted(self) -> str:
@@ -104,11 +96,10 @@ def _share(outcomes: Sequence[Outcome], relations: Collection[str] | None) -> fl
 
 @dataclass(frozen=True)
 class LMFindings:
-    """The cells of one LM on one set of facts, and how far the tuned ones can be trusted."""
+    """The cells of one LM on one set of facts."""
 
     lm: str
     cells: tuple[FoundCell, ...]
-    trust: tuple[CellTrust, ...]
 
     def _merit(self, cell: FoundCell) -> tuple[int, float]:
         return len(cell.group.relations), self.score(cell)
@@ -161,7 +152,7 @@ class LMFindings:
         return cell.score if told is None else told
 
     def _change(self, before: RunGroup | None, after: RunGroup | None) -> Step | None:
-        return change_of(before, after, "P@1", is_told if self._are_parted else None)
+        return change_of(before, after, "P@1", (lambda one: is_told(*one.key)) if self._are_parted else None)
 
     @cached_property
     def _rivals(self) -> list[FoundCell]:
@@ -258,11 +249,7 @@ class LMFindings:
 
     def _control(self) -> list[str]:
         tuned = self.best_tuned
-        if tuned is None:
-            return []
-        cells = (one for one in self.trust if (one.line.label, one.kind) == (tuned.line.label, tuned.kind))
-        knowledge = next((cell.knowledge for cell in cells), None)
-        if knowledge is None:
+        if tuned is None or tuned.trust is None or (knowledge := tuned.trust.knowledge) is None:
             return []
         gain = knowledge.gain
         points = f"{abs(gain):.1f} points {'above' if gain >= 0 else 'below'}"
@@ -322,16 +309,14 @@ def _told_p(parts: Parts) -> float:
 def findings_of(lines: Sequence[Line], trust: Sequence[CellTrust]) -> list[LMFindings]:
     """Return the findings on each LM; untuned prompts that several rows start from are one cell."""
     by_lm: dict[str, dict[frozenset[str], FoundCell]] = {}
+    trusted = {(one.line, one.kind): one for one in trust}
     for line in lines:
         cells = by_lm.setdefault(line.lm, {})
         for kind in sorted({INIT, *line.groups}, key=place_of):
             if (group := line.group(kind)) is not None:
                 ids = frozenset(f"{kind} {run.spec.id}" for run in group.runs)
-                cells.setdefault(ids, FoundCell(line, kind, group))
-    return [
-        LMFindings(lm, tuple(cells.values()), tuple(one for one in trust if one.line.lm == lm))
-        for lm, cells in by_lm.items()
-    ]
+                cells.setdefault(ids, FoundCell(line, kind, group, trusted.get((line, kind))))
+    return [LMFindings(lm, tuple(cells.values())) for lm, cells in by_lm.items()]
 
 
 def finding_points(findings: Sequence[LMFindings]) -> tuple[Paragraph, list[Points]]:
@@ -454,7 +439,7 @@ def _answer_rows(cells: Sequence[FoundCell], relation: str, is_testbed: bool) ->
         golds = answers[-1][x].golds
         shown = [Cell(", ".join(golds))]
         if is_testbed:
-            known = [Fact(x, gold) in told_facts(relation) for gold in golds]
+            known = [is_told(relation, x, gold) for gold in golds]
             shown.append(Cell(TOLD if all(known) else "in part" if any(known) else WITHHELD))
         rows.append(
             Row(x, (*shown, *(answer_cell(of_cell[x]) for of_cell in answers)), "" if number else _bare(relation))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from askwell.evaluation.metrics import METRICS
-from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.outcomes import Outcome, by_fact
 from askwell.runs.folder import Run
 from askwell.views.document import MISSING, Cell, Drawing, Figure, Row, Section, Table, table
 from askwell.views.printable import counted, per_cent, shortened, visible
@@ -57,12 +57,8 @@ def answered_facts(run: Run, part: str = "all", words: str = "") -> list[Answere
 
     Where answers were wrong, the most confident come first.
     """
-    before = {(one.relation, one.x, one.y): one for one in run.untuned}
-    train, belongs = run.train_golds, PARTS[part][1]
-    facts = [
-        AnsweredFact(one, before.get((one.relation, one.x, one.y)), one.x in train if train else None)
-        for one in run.test
-    ]
+    before, train, belongs = by_fact(run.untuned), run.train_golds, PARTS[part][1]
+    facts = [AnsweredFact(one, before.get(one.key), one.x in train if train else None) for one in run.test]
     found = [fact for fact in facts if belongs(fact) and _has(fact.after, words.lower().split())]
     if part in ("wrong", "confident"):
         found.sort(key=lambda fact: -max(fact.after.probabilities, default=0.0))
@@ -132,8 +128,7 @@ def changes_figure(first: Sequence[Outcome], second: Sequence[Outcome], names: t
     """Return how many facts go from right or wrong in the first to right or wrong in the second, of those in both."""
     known = METRICS["P@1"].is_known
     before, after = (
-        {(one.relation, one.x, one.y): "right" if one.rank <= 1 else "wrong" for one in side if known(one)}
-        for side in (first, second)
+        {one.key: "right" if one.rank <= 1 else "wrong" for one in side if known(one)} for side in (first, second)
     )
     flows = {one: dict.fromkeys(("right", "wrong"), 0) for one in ("right", "wrong")}
     for fact in before.keys() & after.keys():

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from askwell.answers.reply import PromptReply, Reply
-from askwell.data.facts import Fact
-from askwell.data.testbed import PREFIXES, told_facts
+from askwell.data.testbed import PREFIXES, is_told
 from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X, Knowledge
 from askwell.evaluation.labels import LabelFigures, RankedPairs
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, scores_of
@@ -142,19 +141,18 @@ def told_sentences(lm: str, tuned: Sequence[Outcome], untuned: Sequence[Outcome]
     relation = tuned[0].relation
     if not any(lm.startswith(prefix) and relation.startswith(prefix) for prefix in PREFIXES):
         return []
-    told = told_facts(relation)
     shares = []
-    for is_told in (True, False):
+    for told in (True, False):
         scored = [
             scores_of(part, ["P@1"])["P@1"]
             for outcomes in (tuned, untuned)
-            if (part := [one for one in outcomes if (Fact(one.x, one.y) in told) == is_told])
+            if (part := [one for one in outcomes if is_told(*one.key) == told])
         ]
         if not scored:
             return []
         before = f" (untuned {scored[1]:.1f})" if len(scored) > 1 else ""
         shares.append(f"{scored[0]:.1f} %{before}")
-    count = sum(Fact(one.x, one.y) in told for one in tuned)
+    count = sum(is_told(*one.key) for one in tuned)
     return [
         f"{lm} was told {count} of these {counted(len(tuned), 'fact')}, of which it answers {shares[0]} correctly, and "
         f"could only guess the {len(tuned) - count} others: {shares[1]}."

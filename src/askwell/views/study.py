@@ -22,11 +22,10 @@ from askwell.views.findings import (
     summary_table,
     told_drawings,
 )
-from askwell.views.paper_figures import differences
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_figures import chosen_runs, curve_drawing, prompt_drawings, score_drawing
 from askwell.views.study_rows import FIELDS, TEXTS, Line, StudyTable, lines_of, same_facts
-from askwell.views.study_tables import tables_of
+from askwell.views.study_tables import differences, tables_of
 from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_sections
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import CellTrust, ControlRuns, control_runs, trust_in
@@ -50,8 +49,6 @@ class FactSetStudy:
     """How our figures are defined differently from the paper's; empty if none of the paper's is shown."""
     trust: tuple[CellTrust, ...]
     """How far the score of every tuned cell can be trusted."""
-    explained: tuple[CellTrust, ...]
-    """That of the best prompts of each LM, which sentences and charts are about."""
     trust_tables: tuple[StudyTable, ...]
     """The table of these, and their scores in parts."""
     trust_charts: tuple[Drawing, ...]
@@ -83,7 +80,7 @@ class FactSetStudy:
         sections += some_answers(self.findings)
         if self.trust_tables:
             believe, *further = self.trust_tables
-            explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in self.explained]
+            explained = [Points(tuple(trust_sentences(cell)), cell.title) for cell in _explained(self.findings)]
             charts = [Figure(self.trust_charts, "")] if self.trust_charts else []
             sections.append(Section(believe.title, (believe.table, *explained, *charts)))
             sections += [Section(made.title, (made.table,)) for made in further]
@@ -200,8 +197,6 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
     cells = trust_in(compared, controls)
     findings = findings_of(compared, cells)
     tables = tables_of(lines, findings, fact_set)
-    best = {(found.lm, found.best.line.label, found.best.kind) for found in findings}
-    explained = [cell for cell in cells if (cell.line.lm, cell.line.label, cell.kind) in best]
     beside: tuple[str, ...] = ()
     if any(table.kind == "paper" for table in tables):
         runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
@@ -215,10 +210,14 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
         curves=curve_drawing(lines, fact_set),
         beside_the_paper=beside,
         trust=tuple(cells),
-        explained=tuple(explained),
         trust_tables=(trust_table(cells, fact_set), parts_table(cells, fact_set)) if cells else (),
-        trust_charts=tuple(trust_figures(explained, fact_set)) if explained else (),
+        trust_charts=tuple(trust_figures(_explained(findings), fact_set)),
     )
+
+
+def _explained(findings: Iterable[LMFindings]) -> list[CellTrust]:
+    """Return the cells of the best prompts of each LM, which sentences and charts are about."""
+    return [found.best.trust for found in findings if found.best.trust is not None]
 
 
 def report_page(study: Study, name: str, made_with: str = "") -> Document:

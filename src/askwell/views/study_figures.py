@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 import numpy as np
-from scipy.stats import binomtest
 
 from askwell.errors import AskwellError
 from askwell.evaluation.metrics import units_of
+from askwell.evaluation.significance import wilson_interval
 from askwell.views.charts import Curve, IntervalRow, intervals_chart, panels_chart
 from askwell.views.document import Drawing, headed
 from askwell.views.drawing import Chart
@@ -85,8 +85,8 @@ def interval(group: RunGroup) -> tuple[float, float, float]:
 
 
 def _with_wilson(score: float, facts: int) -> tuple[float, float, float]:
-    found = binomtest(round(score / 100 * facts), facts).proportion_ci(0.95, method="wilson")
-    return score, 100 * float(found.low), 100 * float(found.high)
+    low, high = wilson_interval(round(score / 100 * facts), facts)
+    return score, 100 * low, 100 * high
 
 
 def chosen_runs(lines: Sequence[Line], count: int) -> list[KeptRun]:

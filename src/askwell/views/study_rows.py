@@ -70,6 +70,20 @@ class Line:
         return replace(self, apart="; ".join(filter(None, (self.apart, apart))), groups=groups)
 
 
+@dataclass(frozen=True)
+class StudyCell:
+    """Prompts of one source, as they were asked in one way: a row's runs of one kind."""
+
+    line: Line
+    kind: str
+    group: RunGroup
+
+    @property
+    def label(self) -> str:
+        """What it is, in words."""
+        return f"{self.line.label}, {self.group.in_words(self.kind)}"
+
+
 def prompts_text(spec: RunSpec) -> str:
     """Return what the prompts of a run are called."""
     return _typed_text(spec.templates) if spec.prompts == TYPED else spec.prompts

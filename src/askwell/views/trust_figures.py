@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from askwell.data.facts import Fact, SplitName
+from askwell.data.facts import SplitName
 from askwell.data.names import cardinalities
-from askwell.data.testbed import PREFIXES, told_facts
+from askwell.data.testbed import PREFIXES, is_told
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, KnownShare, knowledge, mean_of_runs
 from askwell.evaluation.outcomes import Outcome
@@ -20,7 +20,7 @@ from askwell.runs.folder import Run
 from askwell.runs.several_runs import RunConsistency, run_consistency
 from askwell.specs.run_spec import ControlKind
 from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
-from askwell.views.study_rows import Line
+from askwell.views.study_rows import Line, StudyCell
 
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
 """By the id of a run: its control runs, by the kind of LM that knows nothing."""
@@ -52,30 +52,22 @@ def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, dict
     return {name: of for name, of in found.items() if times[name] == len(runs) and name != PRIOR_CORRECTED}
 
 
-def is_told(outcome: Outcome) -> bool:
-    """Tell whether the text of a testbed's LM tells a fact."""
-    return Fact(outcome.x, outcome.y) in told_facts(outcome.relation)
-
-
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     """Partition the outcomes by told and withheld, and by cardinality, for relations where these are known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
     of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIXES)]
     of_kinds = [outcome for outcome in outcomes if outcome.relation in kinds]
     found = {
-        "told": parted(of_testbed, lambda one: TOLD if is_told(one) else WITHHELD, [TOLD, WITHHELD]),
+        "told": parted(of_testbed, lambda one: TOLD if is_told(*one.key) else WITHHELD, [TOLD, WITHHELD]),
         "cardinality": parted(of_kinds, lambda outcome: kinds[outcome.relation], sorted({*kinds.values()})),
     }
     return {name: parts for name, parts in found.items() if parts}
 
 
 @dataclass(frozen=True)
-class CellTrust:
-    """All figures of one LM, source and kind; what the runs lack is None, or missing."""
+class CellTrust(StudyCell):
+    """All figures of a cell; what the runs lack is None, or missing."""
 
-    line: Line
-    kind: str
-    group: RunGroup
     score: Score
     """P@1, micro."""
     knowledge: Knowledge | None
@@ -98,9 +90,9 @@ class CellTrust:
     """How many x's the LM knows an answer to, as a mean over runs."""
 
     @property
-    def label(self) -> str:
+    def title(self) -> str:
         """What it is about."""
-        return f"{self.line.lm}, {self.line.label}, {self.group.in_words(self.kind)}"
+        return f"{self.line.lm}, {self.label}"
 
     @property
     def is_of_few(self) -> bool:

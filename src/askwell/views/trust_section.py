@@ -47,7 +47,7 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
             interval = interval_text(found.low, found.high, "{:.1f}".format)
             gain = Cell(f"{found.gain:+.1f}", strong=cell.knowledge.is_there, note=interval)
         row = (Cell(cell.score.text), control, control_score, gain, *map(one_decimal, further.values()))
-        draft.rows.append(Row(f"{cell.line.label}, {cell.group.in_words(cell.kind)}", row, begins))
+        draft.rows.append(Row(cell.label, row, begins))
     columns = tuple(Column(heading, note) for heading, note in TEXTS["believe"]["columns"].items())
     return draft.finished("believe", fact_set, [ColumnGroup("", columns)], _caption("believe", cells))
 
@@ -183,12 +183,12 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[Drawing]:
         Drawing(
             file_stem("reliability", fact_set, cell.line.lm),
             reliability_chart(cell.calibration.bins, ece=cell.calibration.ece),
-            title.format(cell=cell.label),
-            what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),
+            title.format(cell=cell.title),
+            what.format(cell=cell.title, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),
         )
         for cell in drawn
     ]
-    areas = "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in drawn)
+    areas = "; ".join(f"{cell.title}: area {100 * cell.risk_coverage.area:.1f}" for cell in drawn)
     caption = TEXTS["risk_coverage"]["what"].format(areas=areas)
     chart = risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in drawn}, chosen=0.1)
     return [*figures, drawing_of("risk_coverage", fact_set, caption, chart)]
@@ -214,7 +214,7 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         groups.append(ColumnGroup(heading, tuple(columns)))
     draft = Draft()
     for (cell, begins), row in zip(headed(cells, lambda cell: cell.line.lm), rows, strict=True):
-        draft.rows.append(Row(f"{cell.line.label}, {cell.group.in_words(cell.kind)}", tuple(row), begins))
+        draft.rows.append(Row(cell.label, tuple(row), begins))
         draft.records += [
             record(cell.line, cell.kind, f"P@1, {partition}: {part}", scores["P@1"])
             for partition in TEXTS["parts"]["columns"]

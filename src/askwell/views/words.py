@@ -173,8 +173,7 @@ def nearest_words(
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
     import torch
 
-    from askwell.evaluation.projection import closest_words, most_from_others
-    from askwell.evaluation.put_back import put_back
+    from askwell.evaluation.projection import closest_words, most_from_others, put_back
     from askwell.prompts.prompt import original_tokens
     from askwell.training.optimiser import word_scale
 
@@ -289,13 +288,12 @@ def _end(mixture: "Mixture", number: int) -> str:
 
 def word_of(lm: "FrozenLM", token: int, p: float = 0.0) -> Word:
     """Return a token as a word of probability p."""
-    from askwell.lms.tokenisation import Place
-    from askwell.lms.vocabulary import token_text
+    from askwell.lms.vocabulary import begins_word, token_text
 
     marker, name = lm.wording.marker, lm.tokenizer.convert_ids_to_tokens(token)
     text, glued = token_text(lm, token), False
     if isinstance(name, str) and token not in lm.tokenizer.all_special_ids:
-        glued = name.startswith(marker) == (lm.wording.marks is Place.GLUED)
+        glued = not begins_word(lm, token)
         of_bytes = _bytes_of_characters() if marker == "Ġ" else {}
         if all(char in of_bytes for char in name):  # byte-level: a token may hold parts of characters
             text = bytes(of_bytes[char] for char in name).decode(errors="backslashreplace").removeprefix(" ")
