@@ -14,9 +14,10 @@ from askwell.data.names import load_prompts, load_relation, relation_label, rela
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NoPrompts, NothingLeft
+from askwell.evaluation.comparison import Comparison, compare
 from askwell.evaluation.knowledge import Controls, Knowledge, controls_together, knowledge
 from askwell.evaluation.scoring import Evaluation, together
-from askwell.evaluation.statements import evaluate_statements
+from askwell.evaluation.statements import evaluate_mixture_statements, evaluate_statements
 from askwell.evaluation.trust import FullEvaluation, Trust, evaluate
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
@@ -152,6 +153,13 @@ class Scored:
     knowledge: Knowledge | None
     """The gain over the best control."""
     trust: list[Trust] | None
+    as_words: Evaluation | None = None
+    """The words of tuned prompts as hard prompts, on the same facts; None if they were not requested."""
+
+    @property
+    def gain(self) -> Comparison | None:
+        """The tuned prompts (A) and their words (B), paired by fact."""
+        return None if self.as_words is None else compare(self.evaluation, self.as_words)
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures as plain JSON."""
@@ -163,6 +171,8 @@ class Scored:
                 "controls_missing": self.controls_missing,
                 "knowledge": to_json(self.knowledge),
             }
+        if self.as_words is not None:
+            document |= {"as_words": to_json(self.as_words.figures()), "gain": to_json(self.gain)}
         document |= {"several_runs": to_json(self.several_runs)} if self.several_runs else {}
         return document | ({} if self.trust is None else {"trust": to_json(self.trust)})
 
@@ -240,24 +250,46 @@ def score_statements(
     split: SplitName,
     candidates_of: Callable[[Relation], Candidates | None],
     *,
+    folders: Sequence[str] = (),
     progress: Callable[[str, int, int], None] | None = None,
     note: Note = lambda _line: None,
 ) -> Scored:
-    """Score untuned prompts by whole statements (see `evaluation/statements.py`), without controls."""
-    lm, relations = _untuned(prompts, on, 0, note)
-    evaluations, left_out = [], {}
-    for relation, templates in relations:
+    """Score saved mixtures in some folders, or untuned prompts, by whole statements (see `evaluation/statements.py`),
+    without controls. Beside mixtures, the words of their prompts are scored as hard prompts."""
+    counts: dict[str, Any] = {}
+    evaluations: list[Evaluation] = []
+    as_words: list[Evaluation] = []
+    known: dict[tuple[LMIdentity | str, ...], Evaluation] = {}
+    left_out: dict[str, str] = {}
+    for mixture, lm, relation, templates in _statement_jobs(prompts, on, folders, note):
+        counts[relation.name] = relation.counts.as_json()
         asking = None if progress is None else partial(progress, f"{split} facts of {relation.name}")
+        options: Any = {"candidates": candidates_of(relation), "progress": asking}
+        same = (lm.identity, relation.digest, *(template.text for template in templates))
         try:
-            found = evaluate_statements(
-                lm, templates, relation, split, candidates=candidates_of(relation), progress=asking
-            )
+            if same not in known:  # seeds differ in what is tuned alone
+                known[same] = evaluate_statements(lm, templates, relation, split, **options)
+            if mixture is not None:
+                evaluations.append(evaluate_mixture_statements(mixture, relation, split, **options))
         except NothingLeft as nothing:
             left_out[relation.name] = str(nothing)
             note(f"{relation.name} is left out: {nothing}")
             continue
-        evaluations.append(found)
-    if not evaluations:
+        as_words.append(known[same])
+    if not as_words:
         raise BadOption("; ".join(left_out.values()))
-    counts = {relation.name: relation.counts.as_json() for relation, _ in relations}
-    return Scored(together(evaluations), [], counts, left_out, None, {}, None, None)
+    if not evaluations:
+        return Scored(together(as_words), [], counts, left_out, None, {}, None, None)
+    several = several_runs(evaluations)
+    return Scored(together(evaluations), several, counts, left_out, None, {}, None, None, together(as_words))
+
+
+def _statement_jobs(
+    prompts: list[str], on: EvaluationSources, folders: Sequence[str], note: Note
+) -> Iterator[tuple[Mixture | None, FrozenLM, Relation, list[Template]]]:
+    """Yield saved mixtures with the words of their prompts, or untuned prompts, with their LM and relation."""
+    if not folders:
+        lm, relations = _untuned(prompts, on, 0, note)
+        yield from ((None, lm, relation, templates) for relation, templates in relations)
+    for mixture, relation in saved_jobs(folders, on, note) if folders else ():
+        yield mixture, mixture.lm, relation, [one.template for one in mixture.prompts[:: mixture.spec.copies]]

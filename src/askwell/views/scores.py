@@ -29,7 +29,7 @@ def score_table(evaluations: Mapping[str, EvaluationFigures | None]) -> Table:
         (name, *(metric.text(evaluation.score(key)) for key, metric in METRICS.items()))
         for name, evaluation in shown.items()
     ]
-    title = f"{counted(last.facts, 'test fact')}, ranked among {last.vocabulary}"
+    title = f"{counted(last.facts, f'{last.split} fact')}, ranked among {last.vocabulary}"
     return table(("", *METRICS), rows, numbers=METRICS, title=title)
 
 
