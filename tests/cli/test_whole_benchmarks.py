@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from builders import tiny
 from builders.commands import refused
 
 from askwell.evaluation.outcomes import read_outcomes
@@ -67,3 +68,22 @@ def test_tuned_prompts_are_scored_by_statements_in_folds(askwell, lms, tmp_path)
     assert tuned["log_loss"] != pytest.approx(hard["log_loss"])
     assert tuned["gain"]["facts"] == len(facts)
     assert f"{len(facts)} candidates" in tuned["vocabulary"]
+
+
+def test_bear_has_the_published_figure_beside_it(askwell, tmp_path):
+    """Facts and prompts lie where `askwell data import bear` writes them; the LM has a name of the leaderboard."""
+    tiny.save(*tiny.make_bert(), tmp_path / "bert-base-cased")
+    lines = {"facts": [{"x": x, "y": y} for x, y in FACTS], "prompts": []}
+    lines["prompts"] = [{"template": text} for text in (PROMPT[1], "[Y] is the capital of [X] .")]
+    for kind, records in lines.items():
+        (tmp_path / kind / "bear").mkdir(parents=True)
+        (tmp_path / kind / "bear" / "P36.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    of_bear = ("--facts", "bear/P36", "--prompts", "bear", "--data", tmp_path, "--split-ratio", "0-0-100")
+    statements = ("evaluate", "--lm", tmp_path / "bert-base-cased", *of_bear, "--score", "statement")
+    done = askwell(*statements)
+    assert done.code == 0, done.err
+    assert "on all 7,731 facts: 18.4 (standard error 0.4)" in done.out
+    document = json.loads(askwell(*statements, "--json").out)
+    each = document["accuracy_of_prompts"]
+    assert f"Each hard prompt alone, other right answers kept: {each[0]:.1f}, {each[1]:.1f}" in done.out
+    assert document["published"]["accuracy"] == 18.39

@@ -14,9 +14,11 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.statements import (
+    accuracy_of_prompts,
     evaluate_mixture_statements,
     evaluate_statements,
     log_likelihoods,
+    published_accuracy,
     statement,
 )
 from askwell.lms.frozen import FrozenLM
@@ -27,6 +29,7 @@ from askwell.prompts.prompt_set import TOO_LONG
 TEXTS = ["the capital of [X] is [Y] , a city .", "[Y] is the city of [X] ."]
 TEMPLATES = [parse_template(text) for text in TEXTS]
 YS = ("Rome", "Reykjavik", "Lima", "Massachusetts", "Oslo")
+CANDIDATES = Candidates("c", YS)
 FACTS = [Fact("Italy", "Rome"), Fact("Italy", "Oslo"), Fact("Peru", "Lima"), Fact("Reykjavik", "Massachusetts")]
 RELATION = Relation.of("P36", train=[], dev=[], test=[*FACTS, Fact("Peru", "Cuba")])
 SENTENCES = [statement(template, fact.x, y) for template in TEMPLATES for fact in FACTS for y in YS]
@@ -69,7 +72,7 @@ def test_whole_sentences(make: Any, by_hand: Any) -> None:
     expected = torch.tensor([by_hand(lm, sentence) for sentence in SENTENCES]).double()
     torch.testing.assert_close(log_likelihoods(lm, SENTENCES), expected, rtol=1e-5, atol=1e-4)
 
-    (template,), found = TEMPLATES[:1], evaluate_statements(lm, TEMPLATES[:1], RELATION, candidates=Candidates("c", YS))
+    (template,), found = TEMPLATES[:1], evaluate_statements(lm, TEMPLATES[:1], RELATION, candidates=CANDIDATES)
     for outcome in found.outcomes:
         scores = {y: by_hand(lm, statement(template, outcome.x, y)) for y in YS}
         better = [y for y in YS if scores[y] > scores[outcome.y]]
@@ -83,7 +86,7 @@ def test_whole_sentences(make: Any, by_hand: Any) -> None:
 
 def test_several_prompts_are_averaged() -> None:
     lm, (x, y) = lm_of(tiny.make_gpt2()), ("Peru", "Lima")
-    found = evaluate_statements(lm, TEMPLATES, RELATION, candidates=Candidates("c", YS))
+    found = evaluate_statements(lm, TEMPLATES, RELATION, candidates=CANDIDATES)
     each = []
     for template in TEMPLATES:
         scores = torch.tensor([causal_by_hand(lm, statement(template, x, other)) for other in YS])
@@ -92,12 +95,32 @@ def test_several_prompts_are_averaged() -> None:
     assert outcome.log_probability == pytest.approx(float(torch.tensor(each).mean().log()), abs=1e-3)
 
 
+def test_accuracy_is_that_of_each_prompt_alone() -> None:
+    """With ties aside, it is how often the right statement has the highest sum; the second relation has one prompt."""
+    lm, golds = lm_of(tiny.make_bert()), [(fact.x, fact.y) for fact in FACTS]
+    both = evaluate_statements(lm, TEMPLATES, RELATION, candidates=CANDIDATES)
+    one = evaluate_statements(lm, TEMPLATES[:1], RELATION, candidates=CANDIDATES)
+    right = []
+    for template in TEMPLATES:
+        best = [max(YS, key=lambda y, t=template, x=x: masked_by_hand(lm, statement(t, x, y))) for x, _ in golds]
+        right.append(sum(answer == y for answer, (_, y) in zip(best, golds, strict=True)))
+    assert (both.right_of_prompts, one.right_of_prompts) == ((*right,), (right[0],))
+    first, second = accuracy_of_prompts([both, one])
+    assert (first, second) == (100 * right[0] / len(FACTS), 100 * right[1] / len(FACTS))
+
+
+def test_published_figures_are_found_by_the_name_on_the_hub() -> None:
+    found = published_accuracy("google-bert/bert-base-cased")
+    assert found is not None
+    assert (found.accuracy, found.standard_error, found.facts) == (18.39, 0.37, 7731)
+    assert published_accuracy("testbed:bert") is None
+
+
 # ── with tuned vectors ────────────────────────────────────────────────────────────────────────────────────────────────
 
 # A causal LM reads only prompts that end in y; a capital letter, which the statements of hard prompts get, is in both.
 BOTH = [parse_template(text) for text in ("The capital of [X] is [Y] , a city .", "[X] has the city [Y] .")]
 BARE: dict[str, Any] = {"begin": "bos", "lead_in": "none"}
-CANDIDATES = Candidates("c", YS)
 
 
 def mixture_of(make: Any, templates: Any = BOTH, **choices: Any) -> Mixture:

@@ -39,6 +39,7 @@ from askwell.views.scores import (
     evaluation_blocks,
     score_table,
     spread_blocks,
+    statement_sentences,
     told_sentences,
 )
 
@@ -291,6 +292,7 @@ def print_scored(scored: Scored) -> None:
     if scored.as_words is not None and scored.gain is not None:
         show(score_table({"hard prompts": scored.as_words.figures(), "tuned": scored.evaluation.figures()}))
         say(f"Tuned over the same prompts as they are written, fact by fact: {_gain_text(scored.gain)}.")
+    say(*statement_sentences(scored.accuracy_of_prompts, scored.published))
     for runs in scored.several_runs:
         show(*spread_blocks(runs))
     if scored.trust:

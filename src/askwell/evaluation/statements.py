@@ -10,8 +10,10 @@ word that it began as. Untuned vectors are the words, so an untuned mixture has 
 the LM's tokens are the same if the blanks are filled before the sentence is cut into tokens.
 """
 
+import tomllib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import chain, islice, repeat
 
 import torch
@@ -35,8 +37,16 @@ from askwell.prompts.prompt_set import TOO_LONG
 _LOGITS_AT_ONCE = 2**25
 _TOKENS_AT_ONCE = 2**12
 
-_Ask = Callable[[str, Sequence[str]], Float[Tensor, "1 ys"] | str]
-"""Returns, for an x, the log-probability of each y's statement among those of all ys, or why it cannot be asked."""
+_Asked = tuple[Float[Tensor, "1 ys"], Float[Tensor, "prompts ys"]]
+"""The log-probability of each y's statement among those of all ys, by all prompts and by each of them."""
+
+
+@dataclass(frozen=True, repr=False)
+class StatementEvaluation(Evaluation):
+    """The outcomes of some facts by whole statements."""
+
+    right_of_prompts: tuple[int, ...] = ()
+    """How often the right statement is the first of all with each prompt alone."""
 
 
 @dataclass(frozen=True)
@@ -154,19 +164,19 @@ def evaluate_statements(
     candidates: Candidates | None = None,
     top: int = 10,
     progress: Callable[[int, int], None] | None = None,
-) -> Evaluation:
+) -> StatementEvaluation:
     """Rank the right statement of each fact of a split among those with other candidates, by default all ys.
 
     A prompt's log-likelihoods are normalised over the candidates; those of several prompts are then averaged as
     probabilities.
     """
 
-    def ask(x: str, ys: Sequence[str]) -> Float[Tensor, "1 ys"] | str:
+    def ask(x: str, ys: Sequence[str]) -> _Asked | str:
         sentences = _written(lm, [statement(template, x, y) for template in templates for y in ys])
         if _are_too_long(lm, sentences):
             return TOO_LONG
         by_prompt = _log_likelihoods(lm, sentences).view(len(templates), len(ys)).log_softmax(1)
-        return by_prompt.logsumexp(0, keepdim=True) - torch.tensor(len(templates)).double().log()
+        return by_prompt.logsumexp(0, keepdim=True) - torch.tensor(len(templates)).double().log(), by_prompt
 
     return _evaluate(lm, ask, relation, split, candidates, top, progress)
 
@@ -179,12 +189,12 @@ def evaluate_mixture_statements(
     candidates: Candidates | None = None,
     top: int = 10,
     progress: Callable[[int, int], None] | None = None,
-) -> Evaluation:
+) -> StatementEvaluation:
     """Rank the same statements by the log-likelihoods that a mixture's prompts give them, with its weights."""
     lm, tuned = mixture.lm, mixture.tuned
     kept = tuned.kept.tolist()
 
-    def ask(x: str, ys: Sequence[str]) -> Float[Tensor, "1 ys"] | str:
+    def ask(x: str, ys: Sequence[str]) -> _Asked | str:
         (reason,) = mixture.why_unaskable([x])
         if reason is not None:
             return reason
@@ -194,7 +204,7 @@ def evaluate_mixture_statements(
         of_kept = _log_likelihoods(lm, sentences, tuned).view(1, len(kept), len(ys)).log_softmax(2)
         log_weights = mixture.log_weights_for(mixture.words_of([x]), torch.zeros(1, dtype=torch.long, device=lm.device))
         by_prompt = mixture.pairs.of_all_prompts(tuned, of_kept.to(lm.device), dropped=0.0)
-        return combine(mixture, by_prompt, log_weights.detach().double()).log_softmax(1).cpu()
+        return combine(mixture, by_prompt, log_weights.detach().double()).log_softmax(1).cpu(), of_kept[0]
 
     return _evaluate(lm, ask, relation, split, candidates, top, progress)
 
@@ -238,13 +248,13 @@ def every_y(relation: Relation) -> Candidates:
 
 def _evaluate(
     lm: FrozenLM,
-    ask: _Ask,
+    ask: Callable[[str, Sequence[str]], _Asked | str],
     relation: Relation,
     split: SplitName,
     candidates: Candidates | None,
     top: int,
     progress: Callable[[int, int], None] | None,
-) -> Evaluation:
+) -> StatementEvaluation:
     """Rank the facts of a split among candidates, by what asking about each x gives."""
     if lm.family.name == "seq2seq":
         raise BadOption(f"{lm.identity.name} is a seq2seq LM, which gives whole sentences no probability")
@@ -259,11 +269,13 @@ def _evaluate(
         if fact.y in numbers:
             by_x.setdefault(fact.x, []).append(fact)
     rankings: dict[Fact, Ranking] = {}
+    first: list[Tensor] = []
     for done, (x, facts) in enumerate(by_x.items(), start=1):
-        log_probs = ask(x, ys)
-        if isinstance(log_probs, str):
-            left_out += [LeftOutFact(fact, log_probs) for fact in facts]
+        found = ask(x, ys)
+        if isinstance(found, str):
+            left_out += [LeftOutFact(fact, found) for fact in facts]
             continue
+        log_probs, by_prompt = found
         best = best_first(log_probs, min(top, len(ys)))[0]
         answers = tuple(ys[number] for number in best.tolist())
         probabilities = tuple(log_probs[0, best].exp().tolist())
@@ -272,6 +284,7 @@ def _evaluate(
             gold, of_others = torch.tensor([numbers[fact.y]]), torch.tensor([others], dtype=torch.long)
             rank, raw, log_probability = (float(column[0]) for column in rank_golds(log_probs, gold, of_others))
             rankings[fact] = Ranking(rank, raw, log_probability, answers, probabilities)
+            first.append(by_prompt.argmax(1) == numbers[fact.y])
         if progress is not None:
             progress(done, len(by_x))
     asked = [fact for fact in relation.split(split) if fact in rankings]
@@ -279,4 +292,37 @@ def _evaluate(
         raise no_facts_left(f"{split} facts of {relation.name}", left_out)
     outcomes = outcomes_of(relation, asked, [rankings[fact] for fact in asked])
     vocabulary = f"the statements of {len(ys)} candidates of {candidates.name}"
-    return Evaluation(split, vocabulary, tuple(outcomes), tuple(left_out), answers="any-length")
+    return StatementEvaluation(
+        split, vocabulary, tuple(outcomes), tuple(left_out), answers="any-length",
+        right_of_prompts=tuple(torch.stack(first).sum(0).tolist()),
+    )  # fmt: skip
+
+
+def accuracy_of_prompts(evaluations: Sequence[StatementEvaluation]) -> tuple[float, ...]:
+    """Return the accuracy, in per cent, of the first prompts of all relations, of the second, and so on: BEAR's
+    leaderboard gives the mean over them."""
+    most = max(len(one.right_of_prompts) for one in evaluations)
+    asked = [[one for one in evaluations if len(one.right_of_prompts) > number] for number in range(most)]
+    return tuple(
+        100 * sum(one.right_of_prompts[number] for one in of) / sum(len(one.outcomes) for one in of)
+        for number, of in enumerate(asked)
+    )
+
+
+@dataclass(frozen=True)
+class PublishedAccuracy:
+    """What BEAR's leaderboard gives for an LM on all of its facts, in per cent."""
+
+    accuracy: float
+    standard_error: float
+    facts: int
+    guessing: float
+    source: str
+
+
+def published_accuracy(lm: str) -> PublishedAccuracy | None:
+    """Return the leaderboard's figure for an LM, by its name on the hub; None if it has none."""
+    text = files("askwell.evaluation").joinpath("bear_leaderboard.toml").read_text(encoding="utf-8")
+    published = tomllib.loads(text)
+    found = published["accuracy"].get(lm.rpartition("/")[2])
+    return found and PublishedAccuracy(*found, *(published[name] for name in ("facts", "guessing", "source")))

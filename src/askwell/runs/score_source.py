@@ -17,7 +17,14 @@ from askwell.errors import BadOption, NoPrompts, NothingLeft
 from askwell.evaluation.comparison import Comparison, compare
 from askwell.evaluation.knowledge import Controls, Knowledge, controls_together, knowledge
 from askwell.evaluation.scoring import Evaluation, together
-from askwell.evaluation.statements import evaluate_mixture_statements, evaluate_statements
+from askwell.evaluation.statements import (
+    PublishedAccuracy,
+    StatementEvaluation,
+    accuracy_of_prompts,
+    evaluate_mixture_statements,
+    evaluate_statements,
+    published_accuracy,
+)
 from askwell.evaluation.trust import FullEvaluation, Trust, evaluate
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
@@ -155,6 +162,10 @@ class Scored:
     trust: list[Trust] | None
     as_words: Evaluation | None = None
     """The words of tuned prompts as hard prompts, on the same facts; None if they were not requested."""
+    accuracy_of_prompts: tuple[float, ...] = ()
+    """Of statements: the accuracy of each hard prompt alone, in per cent (see `accuracy_of_prompts`)."""
+    published: PublishedAccuracy | None = None
+    """Of BEAR's statements: the leaderboard's figure for the LM, if it has one."""
 
     @property
     def gain(self) -> Comparison | None:
@@ -173,6 +184,8 @@ class Scored:
             }
         if self.as_words is not None:
             document |= {"as_words": to_json(self.as_words.figures()), "gain": to_json(self.gain)}
+        if self.accuracy_of_prompts:
+            document |= {"accuracy_of_prompts": self.accuracy_of_prompts, "published": to_json(self.published)}
         document |= {"several_runs": to_json(self.several_runs)} if self.several_runs else {}
         return document | ({} if self.trust is None else {"trust": to_json(self.trust)})
 
@@ -244,6 +257,10 @@ def score_jobs(
     )
 
 
+_BEAR = "bear/"
+"""What the names of BEAR's relations begin with where `askwell data import` wrote them."""
+
+
 def score_statements(
     prompts: list[str],
     on: EvaluationSources,
@@ -258,8 +275,8 @@ def score_statements(
     without controls. Beside mixtures, the words of their prompts are scored as hard prompts."""
     counts: dict[str, Any] = {}
     evaluations: list[Evaluation] = []
-    as_words: list[Evaluation] = []
-    known: dict[tuple[LMIdentity | str, ...], Evaluation] = {}
+    as_words: list[StatementEvaluation] = []
+    known: dict[tuple[LMIdentity | str, ...], StatementEvaluation] = {}
     left_out: dict[str, str] = {}
     for mixture, lm, relation, templates in _statement_jobs(prompts, on, folders, note):
         counts[relation.name] = relation.counts.as_json()
@@ -278,10 +295,13 @@ def score_statements(
         as_words.append(known[same])
     if not as_words:
         raise BadOption("; ".join(left_out.values()))
-    if not evaluations:
-        return Scored(together(as_words), [], counts, left_out, None, {}, None, None)
-    several = several_runs(evaluations)
-    return Scored(together(evaluations), several, counts, left_out, None, {}, None, None, together(as_words))
+    is_bear = all(name.startswith(_BEAR) for name in counts)
+    return Scored(
+        together(evaluations or as_words), several_runs(evaluations), counts, left_out, None, {}, None, None,
+        as_words=together(as_words) if evaluations else None,
+        accuracy_of_prompts=accuracy_of_prompts(as_words),
+        published=published_accuracy(lm.identity.name) if is_bear else None,
+    )  # fmt: skip
 
 
 def _statement_jobs(
