@@ -23,6 +23,7 @@ from askwell.runs.probe_plan import (
     SWEEP,
     ProbeSpec,
     SettingName,
+    prompts_of,
     relations_in_order,
     steps_within,
     sweep_of,
@@ -62,6 +63,23 @@ def test_larger_samples_of_prompts_contain_smaller_ones_and_begin_with_the_first
     assert large[:3] == small
     assert small[0] == templates[0]
     assert len({*large}) == 6
+
+
+def test_a_set_of_your_own_needs_prompts_for_its_relations(tmp_path):
+    for relation in ("capital", "trade"):
+        (tmp_path / "own" / relation).mkdir(parents=True)
+        (tmp_path / "own" / relation / "test.jsonl").write_text('{"x": "Italy", "y": "Rome"}\n')
+    own, prompts = str(tmp_path / "own"), tmp_path / "prompts"
+    prompts.mkdir()
+    with pytest.raises(BadOption, match=r"own: it has no prompts \(.*; name some with --prompts"):
+        prompts_of(own, None, tmp_path)
+    with pytest.raises(BadOption, match=r"`prompts` .*prompts: there is no trade\.jsonl in "):
+        prompts_of(own, [str(prompts)], tmp_path)
+    with pytest.raises(BadOption, match=r"`prompts` nowhere: .*there is no such file or folder"):
+        prompts_of(own, ["[X] has [Y] .", "nowhere"], tmp_path)
+    (prompts / "trade.jsonl").write_text('{"template": "[X] sells [Y] ."}\n')
+    assert prompts_of(own, [str(prompts)], tmp_path) == (str(prompts),)
+    assert prompts_of("testbed2", None, tmp_path) == ("testbed2:single", "testbed2:paraphrased")
 
 
 def run_of(setting, ranks, *, seed=0, dev=50.0, relation="r", probability=0.6, lm="lm", cut=()):
