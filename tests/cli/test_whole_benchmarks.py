@@ -77,8 +77,11 @@ def test_bear_has_the_published_figure_beside_it(askwell, tmp_path):
     lines["prompts"] = [{"template": text} for text in (PROMPT[1], "[Y] is the capital of [X] .")]
     for kind, records in lines.items():
         (tmp_path / kind / "bear").mkdir(parents=True)
-        (tmp_path / kind / "bear" / "P36.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-    of_bear = ("--facts", "bear/P36", "--prompts", "bear", "--data", tmp_path, "--split-ratio", "0-0-100")
+        for relation in ("P36", "P1376"):
+            (tmp_path / kind / "bear" / f"{relation}.jsonl").write_text(
+                "".join(json.dumps(one) + "\n" for one in records)
+            )
+    of_bear = ("--facts", "bear", "--prompts", "bear", "--data", tmp_path, "--split-ratio", "0-0-100")
     statements = ("evaluate", "--lm", tmp_path / "bert-base-cased", *of_bear, "--score", "statement")
     done = askwell(*statements)
     assert done.code == 0, done.err
@@ -87,3 +90,4 @@ def test_bear_has_the_published_figure_beside_it(askwell, tmp_path):
     each = document["accuracy_of_prompts"]
     assert f"Each hard prompt alone, other right answers kept: {each[0]:.1f}, {each[1]:.1f}" in done.out
     assert document["published"]["accuracy"] == 18.39
+    assert document["relations"].keys() == {"bear/P36", "bear/P1376"}

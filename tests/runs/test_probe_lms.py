@@ -79,6 +79,10 @@ def test_a_set_of_your_own_needs_prompts_for_its_relations(tmp_path):
         prompts_of(own, ["[X] has [Y] .", "nowhere"], tmp_path)
     (prompts / "trade.jsonl").write_text('{"template": "[X] sells [Y] ."}\n')
     assert prompts_of(own, [str(prompts)], tmp_path) == (str(prompts),)
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "trade.csv").write_text("x,y\nItaly,wine\n")
+    assert prompts_of(str(files), [str(prompts)], tmp_path) == (str(prompts),)
     assert prompts_of("testbed2", None, tmp_path) == ("testbed2:single", "testbed2:paraphrased")
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from askwell.data.names import load_prompts, relations_of
+from askwell.data.names import load_prompts, relations_of, short_name
 from askwell.data.testbed import PREFIXES
 from askwell.errors import AskwellError, BadFile, BadOption, NoPrompts, did_you_mean
 from askwell.files import problem_in, read_text, write_whole
@@ -120,7 +120,7 @@ def _need_prompts(source: str, relations: Sequence[str], data: Path | None) -> N
     """Raise if a source has prompts for none of the relations."""
     for number, relation in enumerate(relations, start=1):
         try:
-            load_prompts(source, relation=relation, data=data)
+            load_prompts(source, relation=short_name(relation), data=data)
         except NoPrompts:
             if number == len(relations):
                 raise
@@ -237,8 +237,8 @@ class Steps:
         return tuple(dict.fromkeys(task.spec.relation for task in self.plan.runs))
 
     def sources_of(self, relations: Sequence[str]) -> list[str]:
-        """Return relations as they were named: a relation in a folder is called by the folder's last part."""
-        by_name = {name: source for source in self.sources for name in (Path(source).name, source)}
+        """Return relations as they were named: one at a path is called by its last part."""
+        by_name = {name: source for source in self.sources for name in (short_name(source), source)}
         return [by_name[name] for name in relations]
 
     @cached_property

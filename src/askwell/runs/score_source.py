@@ -282,7 +282,7 @@ def score_statements(
         counts[relation.name] = relation.counts.as_json()
         asking = None if progress is None else partial(progress, f"{split} facts of {relation.name}")
         options: Any = {"candidates": candidates_of(relation), "progress": asking}
-        same = (lm.identity, relation.digest, *(template.text for template in templates))
+        same = (lm.identity, relation.name, relation.digest, *(template.text for template in templates))
         try:
             if same not in known:  # seeds differ in what is tuned alone
                 known[same] = evaluate_statements(lm, templates, relation, split, **options)

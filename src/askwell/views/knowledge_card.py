@@ -123,7 +123,7 @@ def relations_chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
         "tuned stands to the right of the control."
     )
     name = f"card-{lms.index(card) + 1}"
-    return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption)
+    return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption if card is lms[-1] else "")
 
 
 def _label(one: AskedRelation) -> str:
