@@ -66,12 +66,12 @@ def gone_or_hidden() -> Chart:
 
 
 def mixtures() -> Chart:
-    """Return what is found of the facts that the second testbed's LMs were told, by way of asking, with the first
-    seed."""
+    """Return what is found of the facts that the second testbed's LMs were told, by way of asking; tuned ways are means
+    over seeds."""
     lines = [json.loads(line) for line in (RESULTS / "weighing.jsonl").read_text().splitlines()]
 
     def share(lm: str, way: str) -> float:
-        found = "".join(line["told"] for line in lines if (line["lm"], line["way"], line["seed"]) == (lm, way, 0))
+        found = "".join(line["told"] for line in lines if (line["lm"], line["way"]) == (lm, way))
         return 100 * found.count("1") / len(found)
 
     gaps = [

@@ -57,12 +57,16 @@ OURS: dict[str, dict[str, Any]] = {
 TRAIN_FACTS, DEV_FACTS, TEST_FACTS = 300, 60, 150
 
 
-def sentence(lm: FrozenLM, template: Template, fact: Fact, *, whole: bool) -> tuple[list[int], list[int]]:
-    """Return the tokens up to y, and those of y, with what follows it in the template if whole answers are learned."""
+def sentence(
+    lm: FrozenLM, template: Template, fact: Fact, *, whole: bool, front: str = ""
+) -> tuple[list[int], list[int]]:
+    """Return the tokens up to y, which can begin with lines of text, and those of y, with what follows it in the
+    template if whole answers are learned."""
     before, after = template.text.replace("[X]", fact.x).split("[Y]")
     y = lm.wording.encode(fact.y, Place.SPACED)
     follows = lm.wording.encode(after, Place.GLUED) if after else [lm.special.text_end]
-    return lm.wording.encode(f" {before.rstrip()}", Place.GLUED), [*y, *(follows[:1] if whole else [])]
+    text = f"{front or ' '}{before.rstrip()}"
+    return lm.wording.encode(text, Place.GLUED), [*y, *(follows[:1] if whole else [])]
 
 
 def peft_model(lm: FrozenLM) -> Any:
@@ -88,12 +92,18 @@ def tune_peft(
     model = peft_model(lm)
     vectors = model.prompt_encoder["default"].embedding.weight
     rows = [sentence(lm, template, fact, whole=whole) for fact in facts]
+    seconds = tune(model, rows, pairs, rate)
+    return vectors.detach().clone(), seconds
+
+
+def tune(model: Any, rows: Sequence[tuple[list[int], list[int]]], pairs: int, rate: float) -> float:
+    """Tune what is tuned of a model in one cycle over this many pairs, as PEFT's users do; return the CPU seconds."""
     order = random.Random(0)
     numbers: list[int] = []
     while len(numbers) < pairs:
         numbers += order.sample(range(len(rows)), len(rows))
     steps = [numbers[start : start + BATCH] for start in range(0, pairs, BATCH)]
-    optimizer = torch.optim.AdamW([vectors], lr=rate)
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=rate)
     # A tenth of the steps up, the others down; not from 0 on, so that no step is wasted.
     growing, count = max(1, len(steps) // 10), len(steps)
     rise_and_fall = lambda step: min((step + 1) / growing, (count - step) / max(1, count - growing))  # noqa: E731
@@ -111,7 +121,7 @@ def tune_peft(
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-    return vectors.detach().clone(), time.process_time() - began
+    return time.process_time() - began
 
 
 def with_vectors(lm: FrozenLM, template: Template, vectors: Tensor, answers: str) -> Mixture:
