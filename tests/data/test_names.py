@@ -4,8 +4,15 @@ import json
 
 import pytest
 
-from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
-from askwell.errors import BadOption, LMUnavailable
+from askwell.data.names import (
+    load_prompts,
+    load_relation,
+    read_fact_set,
+    relation_label,
+    relations_of,
+    short_name,
+)
+from askwell.errors import BadFile, BadOption, LMUnavailable
 from askwell.lms.load import load_lm
 
 
@@ -38,6 +45,30 @@ def test_prompts_of_the_testbed_know_their_relation():
 def test_files_are_still_found(tmp_path):
     (tmp_path / "p.jsonl").write_text(json.dumps({"template": "[X] in [Y]"}))
     assert load_prompts(str(tmp_path / "p.jsonl"))[0].text == "[X] in [Y]"
+
+
+def test_a_set_is_a_folder_of_folders_or_of_files(tmp_path):
+    data = tmp_path / "data" / "facts" / "quiz"
+    (tmp_path / "own" / "a.b").mkdir(parents=True)
+    data.mkdir(parents=True)
+    lines = "x,y\n" + "".join(f"x{number},y{number}\n" for number in range(20))
+    for file in (data / "P36.csv", data / "P30.csv", tmp_path / "own" / "a.b" / "train.jsonl"):
+        file.write_text(lines)
+    (data / "README.md").write_text("Two relations.")
+    assert relations_of("quiz", tmp_path / "data") == ["quiz/P30", "quiz/P36"]
+    assert relations_of("quiz/P36", tmp_path / "data") == ["quiz/P36"]
+    assert relations_of(str(data), None) == [f"{data}/P30.csv", f"{data}/P36.csv"]
+    assert relations_of(str(tmp_path / "own"), None) == [f"{tmp_path}/own/a.b"]
+    assert [short_name(name) for name in ("quiz/P36", f"{data}/P36.csv", "own/a.b", "testbed:capital")] == [
+        "P36", "P36", "a.b", "testbed:capital",
+    ]  # fmt: skip
+    assert load_relation("quiz/P36", data=tmp_path / "data").name == "quiz/P36"
+    assert [read.name for read in read_fact_set(str(data)).relations] == ["P30", "P36"]
+    assert all(read.train and read.test for read in read_fact_set(str(data)).relations)
+    with pytest.raises(BadFile, match=r"holds 2 of them: name one \(P30\.csv, P36\.csv\)"):
+        load_relation("quiz", data=tmp_path / "data")
+    (data / "test.csv").write_text(lines)  # the splits of one relation, which have to be .jsonl
+    assert relations_of("quiz", tmp_path / "data") == ["quiz"]
 
 
 def test_names_of_the_second_testbed():

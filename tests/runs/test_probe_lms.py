@@ -23,6 +23,7 @@ from askwell.runs.probe_plan import (
     SWEEP,
     ProbeSpec,
     SettingName,
+    prompts_of,
     relations_in_order,
     steps_within,
     sweep_of,
@@ -62,6 +63,27 @@ def test_larger_samples_of_prompts_contain_smaller_ones_and_begin_with_the_first
     assert large[:3] == small
     assert small[0] == templates[0]
     assert len({*large}) == 6
+
+
+def test_a_set_of_your_own_needs_prompts_for_its_relations(tmp_path):
+    for relation in ("capital", "trade"):
+        (tmp_path / "own" / relation).mkdir(parents=True)
+        (tmp_path / "own" / relation / "test.jsonl").write_text('{"x": "Italy", "y": "Rome"}\n')
+    own, prompts = str(tmp_path / "own"), tmp_path / "prompts"
+    prompts.mkdir()
+    with pytest.raises(BadOption, match=r"own: it has no prompts \(.*; name some with --prompts"):
+        prompts_of(own, None, tmp_path)
+    with pytest.raises(BadOption, match=r"`prompts` .*prompts: there is no trade\.jsonl in "):
+        prompts_of(own, [str(prompts)], tmp_path)
+    with pytest.raises(BadOption, match=r"`prompts` nowhere: .*there is no such file or folder"):
+        prompts_of(own, ["[X] has [Y] .", "nowhere"], tmp_path)
+    (prompts / "trade.jsonl").write_text('{"template": "[X] sells [Y] ."}\n')
+    assert prompts_of(own, [str(prompts)], tmp_path) == (str(prompts),)
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "trade.csv").write_text("x,y\nItaly,wine\n")
+    assert prompts_of(str(files), [str(prompts)], tmp_path) == (str(prompts),)
+    assert prompts_of("testbed2", None, tmp_path) == ("testbed2:single", "testbed2:paraphrased")
 
 
 def run_of(setting, ranks, *, seed=0, dev=50.0, relation="r", probability=0.6, lm="lm", cut=()):
@@ -118,6 +140,7 @@ def test_where_a_search_was_cut_scores_have_two_bounds_and_tests_leave_the_fact_
 def test_two_lms_are_compared_on_their_facts():
     ranks = {"a": [1.0] * 8, "b": [1.0] * 2 + [2.0] * 6}
     runs = [run_of(setting, of, lm=lm) for lm, of in ranks.items() for setting in SETTINGS]
+    runs += [run_of(setting, of, lm=lm, seed=1) for lm, of in ranks.items() for setting in (SOFT, MIXTURE)]
     card = card_of(runs, ["r"], ["a", "b"])
     (pair,) = card.pairs
     assert (pair.a, pair.b, pair.facts, pair.relations) == ("a", "b", 8, 1)
@@ -126,6 +149,27 @@ def test_two_lms_are_compared_on_their_facts():
     assert pair.difference.p == pytest.approx(2 / 64, abs=0.01)
     # The control has the first fact right: seven more are knowledge, one more can be chance.
     assert [one.is_knowledge for one in card.lms] == [True, False]
+
+
+def test_tests_are_over_all_seeds_as_scores_are():
+    ranks = {(HARD, 0): [2.0] * 4, (EXAMPLES, 0): [2.0] * 4, (SOFT, 0): [1.0] * 4, (SOFT, 1): [1.0, 1.0, 2.0, 2.0]}
+    runs = [run_of(name, of, seed=seed) for (name, seed), of in ranks.items()]
+    one_seed = [run_of(name, [1.0] * 4, relation="s") for name in QUICK]
+    (card,) = card_of([*runs, *one_seed], ["r", "s"], ["lm"], QUICK).lms
+    assert card.tuned == (75.0 + 100.0) / 2
+    assert card.over_hard.difference == (75.0 + 0.0) / 2
+    assert card.over_control.difference == card.tuned - card.control
+
+
+def test_facts_to_read_have_the_right_answer_first():
+    """The other facts that tuning brings out count, but show another right answer of the same x."""
+    runs = {name: run_of(name, [2.0, 2.0, 2.0]) for name in QUICK}
+    found = [fact._replace(is_first=True, is_right=True) for fact in runs[SOFT].facts]
+    found[1] = found[1]._replace(answer="y1")
+    runs[SOFT] = runs[SOFT].model_copy(update={"facts": tuple(found)})
+    (card,) = card_of(runs.values(), ["r"], ["lm"], QUICK).lms
+    assert card.brought_out == 2  # the control has the first one
+    assert [(fact.y, fact.tuned) for fact in card.brought_out_facts] == [("y1", "y1")]
 
 
 def test_without_a_whole_relation_there_is_no_card():

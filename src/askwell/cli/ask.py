@@ -215,8 +215,9 @@ def evaluate(
             folder or name of many relations, such as trex_original; --prompts is then the folder or name of their
             prompts.
         split: The facts to ask about.
-        score: Rank y by its own probability, or (statement) by the log-likelihood of the whole sentence that a hard
-            prompt makes of x and y, among those of --candidates or of all y's of the relation, as BEAR does.
+        score: Rank y by its own probability, or (statement) by the log-likelihood of the whole sentence that a prompt
+            makes of x and y, among those of --candidates or of all y's of the relation, as BEAR does. Tuned prompts are
+            scored beside their words; of `askwell train --folds`, each fact by a mixture that did not learn from it.
         per_fact: A Parquet file to write, with one row per fact.
         trust: Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the prompts
             agree, and what their nearest words score.
@@ -229,8 +230,11 @@ def evaluate(
         raise BadOption("a saved mixture cannot be changed: leave out the options for untuned prompts")
     if trust and split != "test":
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
-    if score == "statement" and (mixtures or mixture != MixtureSpec() or trust):
-        raise BadOption("--score statement is for hard prompts: give --lm and --prompts, and no options of a mixture")
+    if score == "statement" and (mixture != MixtureSpec() or trust):
+        raise BadOption(
+            "--score statement is for runs, or for hard prompts with --lm and --prompts: leave out --trust and the "
+            "options for untuned prompts"
+        )
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
     need_mixtures(*mixtures)
@@ -248,7 +252,8 @@ def evaluate(
     with bar("preparing") as shown:
         watch: Any = {"progress": lambda what, done, total: shown(done, total, what=what), "note": note}
         if score == "statement":
-            scored = score_statements(prompts or [], named, split, candidates_of, **watch)
+            folders = find_mixtures(mixtures, where) if mixtures else ()
+            scored = score_statements(prompts or [], named, split, candidates_of, folders=folders, **watch)
         else:
             if mixtures:
                 jobs = saved_jobs(find_mixtures(mixtures, where), named, note)

@@ -47,8 +47,8 @@ def probe(
     Args:
         lm: The frozen LM, as for `askwell train --lm`.
         more_lms: Further LMs.
-        facts_of: The set of relations: trex_original, google_re, conceptnet, testbed, testbed2, or a folder with a
-            folder for each relation.
+        facts_of: The set of relations: trex_original, google_re, conceptnet, testbed, testbed2, one that `askwell data
+            import` wrote (bear), or a folder with a folder or a file for each relation.
         minutes: How long it may take in all, estimated from the first relation.
         out: The folder for the card and the runs behind it; default: named after the LMs and the set.
         prompts: Prompts for a set of your own; the first of each relation is the hard prompt.

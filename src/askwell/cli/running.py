@@ -10,6 +10,7 @@ from askwell.cli.terminal import bar, note, note_left_out_facts, print_json, say
 from askwell.data.facts import SPLITS, Relation
 from askwell.data.split import fold_of
 from askwell.data.templates import Template
+from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.knowledge import PRIOR_CORRECTED
 from askwell.evaluation.metrics import METRICS, scores_of
 from askwell.evaluation.scoring import FEW, EvaluationFigures, doubt
@@ -38,6 +39,7 @@ from askwell.views.scores import (
     evaluation_blocks,
     score_table,
     spread_blocks,
+    statement_sentences,
     told_sentences,
 )
 
@@ -248,14 +250,16 @@ def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
         f"P@1 {found.tuned.micro['P@1']:.1f} (95 % interval {found.low:.1f} to {found.high:.1f})."
     )
     if found.gain is not None:
-        gain, text = found.gain.micro, "{:.1f}".format
-        say(
-            f"Tuned over untuned, fact by fact: {signed(gain.difference)} (95 % interval "
-            f"{interval_text(gain.low, gain.high, text)}; p = {p_text(gain.p)})."
-        )
+        say(f"Tuned over untuned, fact by fact: {_gain_text(found.gain)}.")
     say(*control_sentences(found.knowledge))
     say(f"P@1 by fold: {', '.join(METRICS['P@1'].text(scores['P@1']) for scores in found.by_fold.values())}.")
     say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell runs {out}')
+
+
+def _gain_text(found: Comparison) -> str:
+    gain = found.micro
+    interval = interval_text(gain.low, gain.high, "{:.1f}".format)
+    return f"{signed(gain.difference)} (95 % interval {interval}; p = {p_text(gain.p)})"
 
 
 def note_missing(record: RunRecord) -> None:
@@ -285,6 +289,10 @@ def print_scored(scored: Scored) -> None:
     if len(of_facts) < FEW:
         note(f"WARNING: {doubt(sum(one.rank <= 1 for one in of_facts), len(of_facts), split)}")
     say(*control_sentences(scored.knowledge))
+    if scored.as_words is not None and scored.gain is not None:
+        show(score_table({"hard prompts": scored.as_words.figures(), "tuned": scored.evaluation.figures()}))
+        say(f"Tuned over the same prompts as they are written, fact by fact: {_gain_text(scored.gain)}.")
+    say(*statement_sentences(scored.accuracy_of_prompts, scored.published))
     for runs in scored.several_runs:
         show(*spread_blocks(runs))
     if scored.trust:

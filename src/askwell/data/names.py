@@ -222,7 +222,7 @@ def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
     one_file = f"a single file of facts ends in {', '.join(SUFFIXES)}"
     expected = f"a folder of facts has {', '.join(SPLIT_FILES)}"
     if len(missing) == len(SPLIT_FILES):
-        inside = [inner.name for inner in _relation_folders(folder)]
+        inside = [inner.name for inner in _relations_in(folder)]
         shown = first_few(inside)
         advice = f"this folder holds {len(inside)} of them: name one ({shown})" if inside else one_file
         raise BadFile(folder, f"no facts here: {expected}; {advice}")
@@ -238,20 +238,31 @@ def _last_part(path: Path) -> str:
     return path.name if path.is_dir() else path.stem
 
 
-def _relation_folders(folder: Path) -> list[Path]:
-    """Return the folders of the relations of a set; none if the folder is a relation itself."""
-    if any((folder / file).exists() for file in SPLIT_FILES):
+def _relations_in(folder: Path) -> list[Path]:
+    """Return the relations of a set: its folders, or else its files; none if the folder is a relation itself."""
+    splits = {PurePath(file).stem for file in SPLIT_FILES}
+    files = [file for file in folder.glob("*") if file.suffix.lower() in SUFFIXES and file.is_file()]
+    if any(file.stem in splits for file in files):
         return []
-    return sorted({file.parent for name in SPLIT_FILES for file in folder.glob(f"*/{name}")})
+    return sorted({file.parent for name in SPLIT_FILES for file in folder.glob(f"*/{name}")}) or sorted(files)
 
 
 def relations_of(source: str, data: Path | None) -> list[str]:
-    """Return the names of the relations of a set (testbed:, testbed2:, trex_original, a folder of folders), or the one
-    that is named."""
+    """Return the names of the relations of a set (testbed:, testbed2:, trex_original, a folder of folders or of files),
+    or the one that is named."""
     if source in PREFIXES:
         return [source + name for name in relation_names(source)]
-    inner = [] if source.startswith((*PREFIXES, HUB)) else _relation_folders(find(source, "facts", data_folder(data)))
-    return [f"{source}/{folder.name}" for folder in inner] or [source]
+    if source.startswith((*PREFIXES, HUB)):
+        return [source]
+    found = find(source, "facts", data_folder(data))
+    is_path = found == Path(source)  # in the data folder, files are named without their ending
+    return [f"{source}/{one.name if is_path else _last_part(one)}" for one in _relations_in(found)] or [source]
+
+
+def short_name(source: str) -> str:
+    """Return what the relation of a source is called: the last part of a name or path, without a file's ending."""
+    path = PurePath(source)
+    return path.stem if path.suffix.lower() in SUFFIXES else path.name
 
 
 @dataclass(frozen=True)
@@ -286,8 +297,12 @@ def read_fact_set(
     )
     if folder is None or folder.is_file():
         return FactSet(name, (_named_relation(source, columns, data, split, seed),), is_single=True)
-    if inner := _relation_folders(folder):
-        return FactSet(name, tuple(read_split_files(one, columns) for one in inner), is_single=False)
+    if inner := _relations_in(folder):
+        relations_read = (
+            read_split_files(one, columns) if one.is_dir() else _named_relation(one, columns, data, None, seed)
+            for one in inner
+        )
+        return FactSet(name, tuple(relations_read), is_single=False)
     return FactSet(name, (read_split_files(folder, columns),), is_single=True)
 
 

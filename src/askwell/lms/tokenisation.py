@@ -93,6 +93,22 @@ class Wording:
             return _ids(self._words, texts)
         return self._encode_all_inside_words(texts)
 
+    def words_of(self, text: str, tokens: Sequence[int]) -> Sequence[int | None]:
+        """Return the number of the text's word that each of its tokens is a piece of; `tokens` spell it in one of its
+        places, without a space that is the follower's."""
+        written = self.place_after(text)[0] or ""
+        for place in Place:
+            if self.encode(written, place) == list(tokens):
+                return self._word_numbers(written, place)
+        return list(range(len(tokens)))  # they also spell a part of what comes before: each counts as a word
+
+    def _word_numbers(self, text: str, place: Place) -> Sequence[int | None]:
+        if self.keeps_spaces:
+            return self._as_written.encode(f" {text}" if place is Place.SPACED else text).word_ids
+        first, rest = ("", text) if place is Place.SPACED else self._cut_first_word(text)
+        continued = len(self._inside_word.encode(first).ids) if first else 0
+        return [-1] * continued + self._words.encode(rest).word_ids
+
     def single_token(self, text: str, place: Place) -> int | None:
         """Return the one token that spells `text` at a place, if there is one."""
         ids = self.encode(text, place)

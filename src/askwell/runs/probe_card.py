@@ -1,8 +1,8 @@
 """What an LM knows, counted from the runs of a probe: by relation, in all, in parts, and beside other LMs.
 
 Of two tuned settings, each relation's is the one that is better on dev, so that its test score is not a choice.
-Means are macro: every relation counts the same. What is said of single facts is said of the first seed. Where a search
-was cut, a score has two bounds.
+Means are macro: every relation counts the same. Scores and tests are over all seeds; what is said of single facts is
+said of the first. Where a search was cut, a score has two bounds.
 """
 
 from bisect import bisect_right
@@ -169,13 +169,14 @@ def card_of(
     for run in sorted(runs, key=lambda run: run.seed):
         if run.lm in by_lm and run.relation in planned and run.setting in settings:
             by_lm[run.lm].setdefault(run.relation, {}).setdefault(run.setting, []).append(run)
-    cards, tuned = [], {}
+    cards: list[LMCard] = []
+    tuned: dict[str, dict[int, list[Outcome]]] = {}
     for lm, relations in by_lm.items():
         whole = {name: of for name, of in relations.items() if {*of} >= {*settings} and _have_facts(of)}
         if not whole:
             raise Failure(f"no relation has all its runs on {lm} yet, so there is no card; the same command goes on")
-        cards.append(_of_lm(lm, whole, tuple(name for name in planned if name not in whole)))
-        tuned[lm] = [one for of in whole.values() for one in _first(of, _best_on_dev(of)).outcomes()]
+        tuned[lm] = _tuned_by_seed(whole)
+        cards.append(_of_lm(lm, whole, tuned[lm], tuple(name for name in planned if name not in whole)))
     return Card(tuple(cards), tuple(_pair(a, b, tuned) for a, b in combinations(by_lm, 2)))
 
 
@@ -196,23 +197,36 @@ def _control_of(of: _Of) -> ProbedRun:
     return max((runs[0] for runs in of.values()), key=lambda run: run.control_dev or 0.0)
 
 
-def _pair(a: str, b: str, tuned: Mapping[str, list[Outcome]]) -> LMPair:
+def _tuned_by_seed(relations: Mapping[str, _Of]) -> dict[int, list[Outcome]]:
+    """Return the outcomes of the tuned prompts of all relations, for each seed."""
+    found: dict[int, list[Outcome]] = {}
+    for of in relations.values():
+        for run in of[_best_on_dev(of)]:
+            found.setdefault(run.seed, []).extend(run.outcomes())
+    return found
+
+
+def _pair(a: str, b: str, tuned: Mapping[str, Mapping[int, list[Outcome]]]) -> LMPair:
     found = compare(tuned[a], tuned[b], unit="y")
-    return LMPair(a, b, found.facts, len(found.relations), found.macro)
+    of_a, of_b = ({(one.relation, one.x, one.y) for of in tuned[lm].values() for one in of} for lm in (a, b))
+    return LMPair(a, b, len(of_a & of_b), len(found.relations), found.macro)
 
 
-def _of_lm(lm: str, relations: Mapping[str, _Of], missing: tuple[str, ...]) -> LMCard:
+def _of_lm(
+    lm: str, relations: Mapping[str, _Of], tuned: Mapping[int, list[Outcome]], missing: tuple[str, ...]
+) -> LMCard:
     asked = sorted((_relation(of) for of in relations.values()), key=lambda one: (-one.tuned_score, one.relation))
     every = [run for of in relations.values() for runs in of.values() for run in runs]
     facts = [fact for of in relations.values() for fact in _facts(of)]
     brought_out = [fact for fact in facts if fact.tuned.is_first and not (fact.hard.is_first or fact.by_control)]
     brought_out.sort(key=lambda fact: -fact.tuned.probability)
+    # Another right answer of x may be more probable, which does not count as an error, but would look like one.
+    to_show = [fact for fact in brought_out if fact.tuned.answer == fact.tuned.y]
     confident = [fact for fact in facts if fact.tuned.probability >= CONFIDENT]
     wrong = sorted((fact for fact in confident if not fact.tuned.is_right), key=lambda fact: -fact.tuned.probability)
-    tuned, control, hard, examples = (
+    control, hard, examples = (
         [one for of in relations.values() for one in outcomes(of)]
         for outcomes in (
-            lambda of: _first(of, _best_on_dev(of)).outcomes(),
             lambda of: _control_of(of).outcomes(of_control=True),
             lambda of: _first(of, HARD).outcomes(),
             lambda of: _first(of, EXAMPLES).outcomes(),
@@ -236,7 +250,7 @@ def _of_lm(lm: str, relations: Mapping[str, _Of], missing: tuple[str, ...]) -> L
         over_examples=compare(tuned, examples, unit="y").macro,
         brought_out=len(brought_out),
         brought_out_by_examples=sum(fact.examples.is_first for fact in brought_out),
-        brought_out_facts=tuple(fact.to_read for fact in _of_many_relations(brought_out)),
+        brought_out_facts=tuple(fact.to_read for fact in _of_many_relations(to_show)),
         confident=len(confident),
         confident_wrong=len(wrong),
         confident_wrong_facts=tuple(fact.to_read for fact in _of_many_relations(wrong)),

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from askwell.data.names import data_folder, find, relations_of
+from askwell.data.names import load_prompts, relations_of, short_name
 from askwell.data.testbed import PREFIXES
-from askwell.errors import AskwellError, BadFile, BadOption, did_you_mean
+from askwell.errors import AskwellError, BadFile, BadOption, NoPrompts, did_you_mean
 from askwell.files import problem_in, read_text, write_whole
 from askwell.specs.base import Spec
 from askwell.specs.run_spec import SweepSpec
@@ -97,20 +97,35 @@ class ProbeSpec(Spec):
 
 def prompts_of(facts_of: str, given: Sequence[str] | None, data: Path | None) -> tuple[str, ...]:
     """Return where the prompts of a set come from: as given, those published with it, or those of the same name; raises
-    if there is no such set."""
-    _relations_of_set(facts_of, data)
-    if given:
-        return tuple(given)
-    if facts_of in _PROMPTS:
+    if there is no such set, or if some of them are for none of its relations."""
+    relations = _relations_of_set(facts_of, data)
+    if not given and facts_of in _PROMPTS:
         return _PROMPTS[facts_of]
-    name = Path(facts_of).name
-    try:
-        find(name, "prompts", data_folder(data))
-    except BadFile:
-        raise BadOption(
-            f"`facts_of` {facts_of}: there are no prompts called {name}; name some with --prompts", facts_of="--set"
-        ) from None
-    return (name,)
+    sources = tuple(given or (Path(facts_of).name,))
+    for source in sources:
+        try:
+            _need_prompts(source, relations, data)
+        except (BadFile, NoPrompts) as missing:
+            raise (
+                BadOption(f"`prompts` {source}: {missing}", prompts="--prompts")
+                if given
+                else BadOption(
+                    f"`facts_of` {facts_of}: it has no prompts ({missing}); name some with --prompts", facts_of="--set"
+                )
+            ) from None
+    return sources
+
+
+def _need_prompts(source: str, relations: Sequence[str], data: Path | None) -> None:
+    """Raise if a source has prompts for none of the relations."""
+    for number, relation in enumerate(relations, start=1):
+        try:
+            load_prompts(source, relation=short_name(relation), data=data)
+        except NoPrompts:
+            if number == len(relations):
+                raise
+        else:
+            return
 
 
 def relations_in_order(spec: ProbeSpec, data: Path | None) -> tuple[str, ...]:
@@ -222,8 +237,8 @@ class Steps:
         return tuple(dict.fromkeys(task.spec.relation for task in self.plan.runs))
 
     def sources_of(self, relations: Sequence[str]) -> list[str]:
-        """Return relations as they were named: a relation in a folder is called by the folder's last part."""
-        by_name = {name: source for source in self.sources for name in (Path(source).name, source)}
+        """Return relations as they were named: one at a path is called by its last part."""
+        by_name = {name: source for source in self.sources for name in (short_name(source), source)}
         return [by_name[name] for name in relations]
 
     @cached_property

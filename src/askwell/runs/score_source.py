@@ -14,9 +14,17 @@ from askwell.data.names import load_prompts, load_relation, relation_label, rela
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NoPrompts, NothingLeft
+from askwell.evaluation.comparison import Comparison, compare
 from askwell.evaluation.knowledge import Controls, Knowledge, controls_together, knowledge
 from askwell.evaluation.scoring import Evaluation, together
-from askwell.evaluation.statements import evaluate_statements
+from askwell.evaluation.statements import (
+    PublishedAccuracy,
+    StatementEvaluation,
+    accuracy_of_prompts,
+    evaluate_mixture_statements,
+    evaluate_statements,
+    published_accuracy,
+)
 from askwell.evaluation.trust import FullEvaluation, Trust, evaluate
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
@@ -152,6 +160,17 @@ class Scored:
     knowledge: Knowledge | None
     """The gain over the best control."""
     trust: list[Trust] | None
+    as_words: Evaluation | None = None
+    """The words of tuned prompts as hard prompts, on the same facts; None if they were not requested."""
+    accuracy_of_prompts: tuple[float, ...] = ()
+    """Of statements: the accuracy of each hard prompt alone, in per cent (see `accuracy_of_prompts`)."""
+    published: PublishedAccuracy | None = None
+    """Of BEAR's statements: the leaderboard's figure for the LM, if it has one."""
+
+    @property
+    def gain(self) -> Comparison | None:
+        """The tuned prompts (A) and their words (B), paired by fact."""
+        return None if self.as_words is None else compare(self.evaluation, self.as_words)
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures as plain JSON."""
@@ -163,6 +182,10 @@ class Scored:
                 "controls_missing": self.controls_missing,
                 "knowledge": to_json(self.knowledge),
             }
+        if self.as_words is not None:
+            document |= {"as_words": to_json(self.as_words.figures()), "gain": to_json(self.gain)}
+        if self.accuracy_of_prompts:
+            document |= {"accuracy_of_prompts": self.accuracy_of_prompts, "published": to_json(self.published)}
         document |= {"several_runs": to_json(self.several_runs)} if self.several_runs else {}
         return document | ({} if self.trust is None else {"trust": to_json(self.trust)})
 
@@ -234,30 +257,59 @@ def score_jobs(
     )
 
 
+_BEAR = "bear/"
+"""What the names of BEAR's relations begin with where `askwell data import` wrote them."""
+
+
 def score_statements(
     prompts: list[str],
     on: EvaluationSources,
     split: SplitName,
     candidates_of: Callable[[Relation], Candidates | None],
     *,
+    folders: Sequence[str] = (),
     progress: Callable[[str, int, int], None] | None = None,
     note: Note = lambda _line: None,
 ) -> Scored:
-    """Score untuned prompts by whole statements (see `evaluation/statements.py`), without controls."""
-    lm, relations = _untuned(prompts, on, 0, note)
-    evaluations, left_out = [], {}
-    for relation, templates in relations:
+    """Score saved mixtures in some folders, or untuned prompts, by whole statements (see `evaluation/statements.py`),
+    without controls. Beside mixtures, the words of their prompts are scored as hard prompts."""
+    counts: dict[str, Any] = {}
+    evaluations: list[Evaluation] = []
+    as_words: list[StatementEvaluation] = []
+    known: dict[tuple[LMIdentity | str, ...], StatementEvaluation] = {}
+    left_out: dict[str, str] = {}
+    for mixture, lm, relation, templates in _statement_jobs(prompts, on, folders, note):
+        counts[relation.name] = relation.counts.as_json()
         asking = None if progress is None else partial(progress, f"facts of {relation.name}")
+        options: Any = {"candidates": candidates_of(relation), "progress": asking}
+        same = (lm.identity, relation.name, relation.digest, *(template.text for template in templates))
         try:
-            found = evaluate_statements(
-                lm, templates, relation, split, candidates=candidates_of(relation), progress=asking
-            )
+            if same not in known:  # seeds differ in what is tuned alone
+                known[same] = evaluate_statements(lm, templates, relation, split, **options)
+            if mixture is not None:
+                evaluations.append(evaluate_mixture_statements(mixture, relation, split, **options))
         except NothingLeft as nothing:
             left_out[relation.name] = str(nothing)
             note(f"{relation.name} is left out: {nothing}")
             continue
-        evaluations.append(found)
-    if not evaluations:
+        as_words.append(known[same])
+    if not as_words:
         raise BadOption("; ".join(left_out.values()))
-    counts = {relation.name: relation.counts.as_json() for relation, _ in relations}
-    return Scored(together(evaluations), [], counts, left_out, None, {}, None, None)
+    is_bear = all(name.startswith(_BEAR) for name in counts)
+    return Scored(
+        together(evaluations or as_words), several_runs(evaluations), counts, left_out, None, {}, None, None,
+        as_words=together(as_words) if evaluations else None,
+        accuracy_of_prompts=accuracy_of_prompts(as_words),
+        published=published_accuracy(lm.identity.name) if is_bear else None,
+    )  # fmt: skip
+
+
+def _statement_jobs(
+    prompts: list[str], on: EvaluationSources, folders: Sequence[str], note: Note
+) -> Iterator[tuple[Mixture | None, FrozenLM, Relation, list[Template]]]:
+    """Yield saved mixtures with the words of their prompts, or untuned prompts, with their LM and relation."""
+    if not folders:
+        lm, relations = _untuned(prompts, on, 0, note)
+        yield from ((None, lm, relation, templates) for relation, templates in relations)
+    for mixture, relation in saved_jobs(folders, on, note) if folders else ():
+        yield mixture, mixture.lm, relation, [one.template for one in mixture.prompts[:: mixture.spec.copies]]

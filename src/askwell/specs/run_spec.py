@@ -208,7 +208,7 @@ class SweepSpec(Spec):
     lms: tuple[LMChoice, ...] = Field(min_length=1)
     facts: tuple[str, ...] = Field(min_length=1)
     """Relations (testbed:capital, trex_original/P19, a folder or a file), or whole sets of them (testbed,
-    trex_original, a folder of folders)."""
+    trex_original, a folder of folders or files)."""
     prompts: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(min_length=1)
     """Named prompts, each a list of sources: templates, files, testbed:single and the like, or a set such as
     trex_paraphrase, which has a file for each relation."""

@@ -75,6 +75,7 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
         foot=f"Made by askwell {VERSION} with: {command}",
     )
     brief = [Section("", (Paragraph(headline(one)), relation_table(one))) for one in lms]
+    brief += [Section("", (_pair_sentence(pair),)) for pair in card.pairs]
     return CardPage(whole, Document("", sections=tuple(brief)))
 
 
@@ -122,7 +123,7 @@ def relations_chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
         "tuned stands to the right of the control."
     )
     name = f"card-{lms.index(card) + 1}"
-    return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption)
+    return Figure((Drawing(name, chart, heading=card.lm if len(lms) > 1 else ""),), caption if card is lms[-1] else "")
 
 
 def _label(one: AskedRelation) -> str:
@@ -192,8 +193,9 @@ def relation_table(card: LMCard) -> Table:
     )
     bold = "In bold: the tuned setting that is better on dev. " if {*TUNED} <= card.scores.keys() else ""
     caption = (
-        f"{bold}Bits: how much more of the right answer the tuned prompts "
-        "know than the best control, as a mean over facts; a dash if a probability is 0 or not known."
+        f"{bold}Bits: how much more of the right answer the tuned prompts know than the control with the lowest "
+        "log-loss on dev, as a mean over facts; a dash where one of them gives some right answer no probability, which "
+        "would make the mean infinite."
     )
     return Table(caption, "relation", groups, tuple(rows))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from askwell.answers.reply import PromptReply, Reply
@@ -17,6 +18,7 @@ from askwell.views.printable import NONE, counted, per_cent, visible
 from askwell.views.to_files import csv_table
 
 if TYPE_CHECKING:  # asking needs no record of runs
+    from askwell.evaluation.statements import PublishedAccuracy
     from askwell.runs.several_runs import SeveralRuns
 
 
@@ -28,7 +30,7 @@ def score_table(evaluations: Mapping[str, EvaluationFigures | None]) -> Table:
         (name, *(metric.text(evaluation.score(key)) for key, metric in METRICS.items()))
         for name, evaluation in shown.items()
     ]
-    title = f"{counted(last.facts, 'test fact')}, ranked among {last.vocabulary}"
+    title = f"{counted(last.facts, f'{last.split} fact')}, ranked among {last.vocabulary}"
     return table(("", *METRICS), rows, numbers=METRICS, title=title)
 
 
@@ -91,6 +93,25 @@ def spread_blocks(several: "SeveralRuns") -> list[Block]:
     among = "" if right is None else f", {100 * right:.1f} % where one of the two is right"
     same = f"Two runs give the same answer to {100 * several.consistency.same:.1f} % of the x's{among}."
     return [spread, Paragraph(same)]
+
+
+def statement_sentences(accuracy_of_prompts: Sequence[float], published: "PublishedAccuracy | None") -> list[str]:
+    """Return how often the right statement comes first with each hard prompt alone, as BEAR counts it, and what its
+    leaderboard has for the LM."""
+    lines = []
+    if len(accuracy_of_prompts) > 1:
+        each = ", ".join(f"{accuracy:.1f}" for accuracy in accuracy_of_prompts)
+        error = stdev(accuracy_of_prompts) / len(accuracy_of_prompts) ** 0.5
+        lines.append(
+            f"Each hard prompt alone, other right answers kept: {each}; their mean, as BEAR's leaderboard has it, "
+            f"{fmean(accuracy_of_prompts):.1f} (standard error {error:.1f})."
+        )
+    if published is not None:
+        lines.append(
+            f"BEAR's leaderboard, on all {published.facts:,} facts: {published.accuracy:.1f} (standard error "
+            f"{published.standard_error:.1f}); guessing gets {published.guessing:.1f}."
+        )
+    return lines
 
 
 CONTROLS: dict[str, str] = {
