@@ -1,4 +1,4 @@
-"""What public LMs know of published facts, by `askwell probe`: docs/findings/what-lms-know.md, at first probed.md.
+"""What public LMs know of published facts, by `askwell probe`: docs/findings/what-lms-know.md.
 
     askwell lm pull smollm2
     askwell lm pull gemma3-270m
@@ -49,7 +49,7 @@ BUILD = Path(__file__).parents[1] / "build" / "probed"
 ONE_PROMPT: tuple[SettingName, ...] = (HARD, EXAMPLES, SOFT)
 FACTS_OF, RELATIONS, TEST_FACTS = "trex_original", 41, 150
 LMS = ("smollm2", "gemma3-270m")
-PAGE, PROSE = FINDINGS / "what-lms-know.md", Path(__file__).with_suffix(".md")
+PAGE = FINDINGS / "what-lms-know.md"
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,6 @@ def write_page() -> None:
     if not there:
         note("no relation is done yet, so there is no page")
         return
-    if not PAGE.exists():
-        shutil.copyfile(PROSE, PAGE)
     text = PAGE.read_text(encoding="utf-8")
     for of in there:
         if f"<!-- begin {of.lm}: headline -->" in text:
