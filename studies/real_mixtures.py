@@ -22,7 +22,7 @@ from pages import FINDINGS, fill, table
 from askwell import Mixture, load_lm, load_prompts, load_relation, train
 from askwell.data.split import sample
 from askwell.evaluation.examine import evaluate_split
-from askwell.evaluation.significance import permutation_test
+from askwell.evaluation.significance import p_text, permutation_test
 from askwell.lms.frozen import FrozenLM
 from askwell.prompts.prompt import usable_prompts
 from askwell.specs.mixture_spec import NO_LEAD_IN
@@ -84,7 +84,7 @@ def compared(lines: Mapping[tuple[str, str], dict[str, Any]], names: Sequence[st
     gaps = np.concatenate([right - [*map(int, line["right"])] for right, line in zip(rights, alone, strict=True)])
     losses = [np.array(line["losses"]) for line in own]
     loss_gaps = np.concatenate([loss - line["losses"] for loss, line in zip(losses, alone, strict=True)])
-    tests = ["", ""] if way == ALONE else [f"{permutation_test(of).p:.3f}" for of in (gaps, loss_gaps)]
+    tests = ["", ""] if way == ALONE else [p_text(permutation_test(of).p) for of in (gaps, loss_gaps)]
     return [
         way,
         f"{100 * fmean(right.mean() for right in rights):.1f}",
@@ -112,7 +112,9 @@ def write_page() -> None:
         settled = [line["kept"], line["weighting"], count]
         rows.append([line["relation"], line["way"], *settled, score, loss, line["pairs"], f"{line['seconds']:.0f}"])
     header = ["relation", "asked with", "prompts left", "weights", "test facts", "P@1", "log-loss", "pairs", "CPU s"]
-    fill(FINDINGS / "mixtures.md", {"real": of_all, "real by relation": table(header, rows, names=2)})
+    by_relation = table(header, rows, names=2)
+    places = {"real": of_all, "real by relation": by_relation, "real relations": ", ".join(names)}
+    fill(FINDINGS / "mixtures.md", places)
 
 
 def main() -> None:
