@@ -41,6 +41,7 @@ WAYS = {
     "untuned": "all mined prompts, combined weights, T = 1",
     "soft": "one soft prompt, from the manual one",
     "default": "tuned mixture, by default",
+    "deep": "… and at every layer",
     "static": "tuned mixture, static weights",
     "data-dependent": "tuned mixture, by p(x given t)",
     "certainty": "tuned mixture, by certainty",
@@ -57,12 +58,13 @@ WEIGHTINGS: dict[str, Any] = {
     "soft": "static",
     "uniform": "static",
     "default": "auto",
+    "deep": "auto",
     "gate of 50": "gate",
     "gate of 100": "gate",
 }
 """Of the ways that are not named after their weighting."""
 ONLY_WEIGHTS = ("gate", "gate of 50", "gate of 100", "weights")
-TUNED = ("soft", "default", "static", "data-dependent", "certainty", "combined", *ONLY_WEIGHTS)
+TUNED = ("soft", "default", "deep", "static", "data-dependent", "certainty", "combined", *ONLY_WEIGHTS)
 SEEDS = (0, 1, 2)
 
 
@@ -81,7 +83,7 @@ def ask(lm: FrozenLM, name: str, way: str, seed: int) -> list[Outcome]:
         on_dev = [sum(o.rank <= 1 for o in evaluate_split(one, relation, "dev").outcomes) for one in asked]
         return list(evaluate_split(asked[on_dev.index(max(on_dev))], relation).outcomes)
     templates = testbed_prompts("single", name) if way == "soft" else templates
-    spec = MixtureSpec(answers="one-token", weighting=WEIGHTINGS.get(way, way), seed=seed)
+    spec = MixtureSpec(answers="one-token", weighting=WEIGHTINGS.get(way, way), deep=way == "deep", seed=seed)
     mixture = Mixture(lm, templates, spec, relation=relation)
     if way in TUNED:
         count = int(way.rpartition(" of ")[2]) if " of " in way else None
