@@ -101,6 +101,13 @@ def adapted(lm: FrozenLM, rival: Rival, text: str) -> Any:
     return model
 
 
+def of_new_xs(relation: Relation) -> Relation:
+    """Leave out test facts whose x is in train: where train facts are shown as examples, they cannot all be asked."""
+    trained = {fact.x for fact in relation.train}
+    test = [fact for fact in relation.test if fact.x not in trained]
+    return Relation.of(relation.name, relation.train, relation.dev, test)
+
+
 @torch.no_grad()
 def scored(model: Any, lm: FrozenLM, relation: Relation, facts: Sequence[Fact], rows: Sequence[Any]) -> dict[str, Any]:
     """Rank y among the LM's tokens, without other right answers, and take its log-probability."""
@@ -217,6 +224,7 @@ def main() -> None:
         lm, done = load_lm("smollm2", device="cpu"), read_lines(RUNS)
         for name in options.relations:
             relation, template = facts_of(lm, name, "one-token")
+            relation = of_new_xs(relation)
             for asked in wanted(name):
                 if any(asked.items() <= line.items() for line in done):
                     continue

@@ -80,6 +80,11 @@ def test_facts_that_are_shown_are_not_tuned_on() -> None:
     assert sorted([*shown, *others]) == sorted(FACTS)
 
 
+def test_only_new_xs_are_asked() -> None:
+    relation = Relation.of("lies in", FACTS[:1], FACTS[1:2], FACTS)
+    assert [fact.x for fact in rivals.of_new_xs(relation).test] == ["Mary Cassatt", "Rome"]
+
+
 def test_every_rate_of_every_rival_is_wanted_once() -> None:
     asked = [(one["contender"], one["rate"]) for one in rivals.wanted("P1")]
     assert len({*asked}) == len(asked)
