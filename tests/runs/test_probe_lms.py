@@ -149,6 +149,10 @@ def test_two_lms_are_compared_on_their_facts():
     assert pair.difference.p == pytest.approx(2 / 64, abs=0.01)
     # The control has the first fact right: seven more are knowledge, one more can be chance.
     assert [one.is_knowledge for one in card.lms] == [True, False]
+    # Six more: p = 0.031 is not below the paper's threshold, though the interval is above 0.
+    (six,) = card_of([run_of(setting, [1.0] * 7 + [2.0], lm="a") for setting in SETTINGS], ["r"], ["a"]).lms
+    assert six.over_control.low is not None
+    assert (six.over_control.low > 0, six.is_knowledge) == (True, False)
 
 
 def test_tests_are_over_all_seeds_as_scores_are():

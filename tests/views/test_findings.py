@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from builders.outcomes import run_of_distinct_ys
 from builders.stores import figures_of, keep, record_of, spec_of
 
@@ -60,6 +59,17 @@ def test_a_difference_that_may_be_chance(store):
     assert "the difference of +25.0 points may be chance (1 fact changes; p = 1.000" in sentences(store)
 
 
+def test_sentences_and_tables_have_the_same_threshold(store):
+    keep(store, [20] * 6 + [1] * 4, setting="init", tuned=False)
+    keep(store, [1] * 10)
+    keep(store, [20] * 6 + [1] * 4, prompts="other", setting="init", tuned=False)
+    keep(store, [1] * 10, prompts="other")
+    # six changed facts, all to the better: p = 2 / 2^6
+    said = sentences(store)
+    assert "the difference of +60.0 points may be chance (6 facts change; p = 0.031" in said
+    assert "Tuning the same prompts makes no clear difference to mined (40.0 → 100.0) and other (40.0 → 100.0)." in said
+
+
 def test_the_same_prompts_before_and_after(store):
     for prompts, before, after in (("a", WRONG, RIGHT), ("b", RIGHT, WRONG), ("c", RIGHT, RIGHT)):
         keep(store, before, prompts=prompts, setting="init", tuned=False)
@@ -106,26 +116,56 @@ def test_single_answers_before_tuning_count_where_they_were_kept(store):
     )
 
 
-@pytest.mark.parametrize(
-    ("history", "said"),
-    [((2.0, 2.0), "kept as written: no step"), ((2.0, 1.5), "kept as written, with fitted weights: no step")],
-)
-def test_prompts_of_which_nothing_was_tuned_are_said_to_be_as_written(store, history, said):
-    """The record of `record_of` has the last of these numbers of effective prompts."""
-    first, last = history
+def keep_unmoved(store, first: float, last: float, before: Sequence[int], after: Sequence[int]) -> None:
+    """A run in which no step was best; its number of effective prompts went from `first` to `last` before the first."""
     known: dict[str, Any] = {
         "training": {"best_pairs": 0, "pairs": 400},
-        "untuned": figures_of([1, 20], "bert-base-cased", "set:a", "test", 0),
+        "untuned": figures_of(before, "bert-base-cased", "set:a", "test", 0),
         "history": [{"pairs": 0, "dev": {"P@1": 50.0}, "effective_prompts": first}],
         "effective_prompts": last,
     }
     made = spec_of("set:a")
     write_run(
-        store.run_folder(made.id), record_of(made, [1, 20], **known), {"test": run_of_distinct_ys([1, 20], "set:a")}, {}
+        store.run_folder(made.id),
+        record_of(made, after, **known),
+        {"test": run_of_distinct_ys(after, "set:a")},
+        {},
+        untuned=run_of_distinct_ys(before, "set:a"),
     )
-    assert f"answers 50.0 % correctly with prompts that were {said} of tuning was better on dev" in sentences(store)
-    rows = study_of(store.runs(), drawn=0).tables[0].table.rows
-    assert [row.heading for row in rows] == ["mined, untuned", f"mined, {said.partition(':')[0]}"]
+
+
+def row_headings(store) -> list[str]:
+    return [row.heading for row in study_of(store.runs(), drawn=0).tables[0].table.rows]
+
+
+def test_prompts_of_which_nothing_was_tuned_are_said_to_be_as_written(store):
+    keep_unmoved(store, 2.0, 2.0, [1, 20], [1, 20])
+    said = "answers 50.0 % correctly with prompts that were kept as written: no step of tuning was better on dev"
+    assert said in sentences(store)
+    assert row_headings(store) == ["mined, untuned", "mined, kept as written"]
+
+
+def test_what_fitted_weights_gain_is_not_said_of_tuning(store):
+    keep_unmoved(store, 2.0, 1.5, WRONG, RIGHT)
+    (said, *_) = found_in(store).sentences
+    assert "answers 100.0 % correctly with prompts kept as written, with fitted weights (mined), 0.0 % with" in said
+    assert "with the same untuned: fitting weights helps, a difference of +100.0 points" in said
+    assert said.endswith("No step of tuning their vectors was better on dev facts.")
+    assert row_headings(store) == ["mined, untuned", "mined, kept as written, with fitted weights"]
+    keep(store, WRONG, "set:a", prompts="a", setting="init", tuned=False)
+    keep(store, RIGHT, "set:a", prompts="a")
+    keep(store, WRONG, "set:a", prompts="b", setting="init", tuned=False)
+    keep(store, [*RIGHT[1:], 20], "set:a", prompts="b")
+    said = sentences(store)
+    assert "Tuning the same prompts clearly helps a (0.0 → 100.0) and b (0.0 → 95.0)." in said
+    assert "Fitting the weights of the same prompts clearly helps mined (0.0 → 100.0)." in said
+
+
+def test_weights_that_alone_were_tuned_are_said_to_help(store):
+    keep(store, WRONG, setting="init", tuned=False)
+    keep(store, RIGHT, setting="weights", training={"tune_vectors": False})
+    assert "0.0 % with the same untuned: fitting weights helps" in sentences(store)
+    assert {run.record.state for run in store.runs()} == {"untuned", "only weights tuned"}
 
 
 def keep_folds(store, ranks: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> None:

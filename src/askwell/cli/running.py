@@ -185,8 +185,7 @@ def print_run(record: RunRecord, folder: Path, relation: Relation, *, json: bool
         print_json(record.as_json(folder))
         return
     note_missing(record)
-    name = record.spec.baseline or ("tuned" if record.spec.training is not None else "untuned")
-    show(score_table({"untuned": record.untuned, name: record.test}), *candidate_blocks(record.test))
+    show(score_table({"untuned": record.untuned, record.state: record.test}), *candidate_blocks(record.test))
     if record.training is not None and record.training.found_nothing:
         say(NOTHING_FOUND)
     run = read_run(folder)

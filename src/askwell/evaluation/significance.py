@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 SIGNIFICANT = 0.02
-"""Below this p the paper calls a difference significant."""
+"""Below this p a difference counts as one, in tables and sentences, as in the paper."""
 # 2^14 sign vectors are enumerated instantly; with more, the test is exact for whole numbers and sampled for others.
 _ENUMERATED = 14
 _NUMBERS_AT_ONCE = 2**24

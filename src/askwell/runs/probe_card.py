@@ -15,13 +15,13 @@ from typing import Any
 from askwell.errors import Failure
 from askwell.evaluation.comparison import Difference, compare
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.significance import SIGNIFICANT
 from askwell.files import to_json
 from askwell.runs.probe_plan import EXAMPLES, HARD, SETTINGS, TUNED, SettingName
 from askwell.runs.probe_results import ProbedFact, ProbedRun
 
 CONFIDENT = 0.5
 """The probability from which an answer counts as confident: more than all others together."""
-_CHANCE = 0.05
 _SHOWN = 12
 _EDGES = (1, 5, 20)
 FREQUENCIES = ("never in train", "1–4 times", "5–19 times", "20 times or more")
@@ -128,7 +128,7 @@ class LMCard:
     @property
     def is_knowledge(self) -> bool:
         """Whether the gain over the control is there: with few units, the interval alone is overconfident."""
-        return self.over_control.low is not None and self.over_control.low > 0 and self.over_control.p <= _CHANCE
+        return self.over_control.low is not None and self.over_control.low > 0 and self.over_control.p < SIGNIFICANT
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,8 @@ from askwell.views.to_text import ShowsItself
 
 RECORD, ENVIRONMENT, HISTORY, REMARKS = "run.json", "environment.json", "history.jsonl", "about.json"
 TEST_OUTCOMES, DEV_OUTCOMES, UNTUNED_OUTCOMES = "facts.parquet", "dev.parquet", "untuned.parquet"
-AS_WRITTEN = "as written"
+AS_WRITTEN, FITTED = "as written", "with fitted weights"
+ONLY_WEIGHTS = "only weights tuned"
 TRAIN_GOLDS, CONTROLS = "train.parquet", "controls.parquet"
 
 
@@ -179,7 +180,20 @@ class RunRecord(ShowsItself, _Part):
         began = (first.get("effective_prompts", self.effective_prompts), first.get("temperature", self.temperature))
         if began == (self.effective_prompts, self.temperature):
             return state
-        return f"{state}, with fitted weights" if spec is None or spec.tune_vectors else ""
+        return f"{state}, {FITTED}" if spec is None or spec.tune_vectors else ""
+
+    @property
+    def state(self) -> str:
+        """What its scores are of: a baseline, what was tuned, or how it was kept."""
+        if self.spec.baseline or self.spec.training is None:
+            return self.spec.baseline or "untuned"
+        return (
+            f"kept {self.as_written}"
+            if self.as_written
+            else ONLY_WEIGHTS
+            if self.spec.tuned == ("weights",)
+            else "tuned"
+        )
 
     @property
     def learning_curve(self) -> list[tuple[float, float]]:
@@ -195,7 +209,7 @@ class RunRecord(ShowsItself, _Part):
     def summary(self) -> Document:
         """Summarise what was run and what it scores on test, beside the untuned prompts and the controls."""
         scored = {} if self.untuned is None else {"untuned": self.untuned.micro}
-        scored["tuned" if self.training else "test"] = self.test.micro
+        scored[self.state] = self.test.micro
         scored |= {name: figures.test for name, figures in self.controls.items() if figures.test is not None}
         rows = [
             (name, *(METRICS[metric].text(scores.get(metric)) for metric in TABLE_METRICS))

@@ -193,7 +193,9 @@ def _scored(record: RunRecord) -> str:
     facts, score = counted(record.test.facts, "test fact"), record.test.micro["P@1"]
     before = "" if record.untuned is None else f", {record.untuned.micro['P@1']:.1f} % before tuning"
     kept = (
-        f" No step of tuning was better on dev: the prompts were kept {record.as_written}." if record.as_written else ""
+        f" No step of tuning their vectors was better on dev: the prompts were kept {record.as_written}."
+        if record.as_written
+        else ""
     )
     return f"Of {facts}, {score:.1f} % answered correctly{before}.{kept} {record.test.doubt_text}".strip()
 

@@ -108,6 +108,24 @@ class RunSpec(Spec):
         return self.mixture.seed
 
     @property
+    def learns(self) -> bool:
+        """Whether anything is tuned on train facts, or searched for with them."""
+        return any(how is not None for how in (self.training, self.search, self.fine_tuning))
+
+    @property
+    def tuned(self) -> tuple[str, ...]:
+        """What of the mixture is tuned: vectors, layers, weights."""
+        mixture, training = self.mixture, self.training
+        if training is None:
+            return ()
+        parts = {
+            "vectors": training.tune_vectors and mixture.combine == "mixture",
+            "layers": training.tune_layers and mixture.deep,
+            "weights": training.tune_weights,
+        }
+        return tuple(name for name, is_tuned in parts.items() if is_tuned)
+
+    @property
     def id(self) -> str:
         """Return the SHA-256 of the spec as JSON with sorted keys: the name of the run's folder."""
         return hash_json(self.model_dump(mode="json"))

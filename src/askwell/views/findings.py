@@ -17,6 +17,7 @@ from askwell.evaluation.knowledge import MAJORITY
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import FEW, doubt
+from askwell.evaluation.significance import SIGNIFICANT
 from askwell.views.charts import Gap, gaps_chart
 from askwell.views.document import (
     Cell,
@@ -38,8 +39,6 @@ from askwell.views.study_rows import TEXTS, Line, StudyCell, file_stem, ranked_a
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 
 MOST_FREQUENT = "most frequent answer of train"
-_CHANCE = 0.05
-"""From this p-value on, a difference may be chance."""
 _MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 60
 Parts = Mapping[str, Sequence[Outcome]]
 
@@ -136,6 +135,7 @@ class LMFindings:
             *self._few(),
             *self._told(),
             *self._steps(INIT, SOFT, "Tuning the same prompts"),
+            *self._steps(INIT, SOFT, "Fitting the weights of the same prompts", fitted=True),
             *self._steps(INIT, WEIGHTS, "Tuning nothing but their weights"),
             *self._steps(SOFT, DEEP, "Tuning all layers rather than the first"),
             *self._control(),
@@ -186,12 +186,17 @@ class LMFindings:
         answers = f"{who} answers {self.score(best):.1f} % correctly"
         if tuned is None or untuned is None:
             return [] if is_said else [f"{answers}, asked with {best.label}."]
-        if kept := tuned.group.kept:
+        kept, has_fitted = tuned.group.kept, tuned.group.has_fitted_weights
+        if kept and not has_fitted:
             return [f"{answers} with prompts that were kept {kept}: no step of tuning was better on dev facts."]
-        verdict = _verdict(self._change(untuned.group, tuned.group), self.score(tuned) - self.score(untuned))
+        what = "fitting weights" if has_fitted or tuned.kind == WEIGHTS else "tuning"
+        step = self._change(untuned.group, tuned.group)
+        verdict = _verdict(step, self.score(tuned) - self.score(untuned), what)
         of_tuned, of_untuned = self._best_of(tuned), self._best_of(untuned)
+        prompts = f"prompts kept {kept}" if has_fitted else "tuned prompts"
         others = "the same untuned" if of_tuned == of_untuned else f"untuned ones ({of_untuned})"
-        return [f"{answers} with tuned prompts ({of_tuned}), {self.score(untuned):.1f} % with {others}: {verdict}."]
+        why = " No step of tuning their vectors was better on dev facts." if has_fitted else ""
+        return [f"{answers} with {prompts} ({of_tuned}), {self.score(untuned):.1f} % with {others}: {verdict}.{why}"]
 
     def _few(self) -> list[str]:
         """Return how little so few facts show, if they are few."""
@@ -218,31 +223,34 @@ class LMFindings:
         if (of_control := self.most_frequent()) is not None:
             beside += f"; always giving the most frequent answer of train, {_percentage(of_control[1])}"
         verdict = f"The {told - withheld:.1f} points between told and withheld facts come from what the LM was told."
-        if _told_p(cell.parts) >= _CHANCE or told <= withheld:
+        if _told_p(cell.parts) >= SIGNIFICANT or told <= withheld:
             verdict = "It is not clearly better on told facts: everything that it gets right may be a guess."
         return [
             "A right answer to a withheld fact, which appears nowhere in the LM's text and follows from nothing in it, "
             f"is a guess: {cell.quoted} gets {_percentage(withheld)} of them right{beside}. {verdict}"
         ]
 
-    def _steps(self, before: str, after: str, what: str) -> list[str]:
-        """Return where a step from one kind to the next helped, hurt, or made no clear difference."""
+    def _steps(self, before: str, after: str, what: str, *, fitted: bool = False) -> list[str]:
+        """Return where a step from one kind to the next helped, hurt, or made no clear difference; with `fitted`, where
+        all that was found in it is weights."""
         found: dict[str, list[str]] = {}
+        compared: list[Line] = []
         for line in dict.fromkeys(cell.line for cell in self.cells):
             first, second = line.group(before), line.group(after)
             step = self._change(first, second)
-            if first is None or second is None or step is None:
+            if first is None or second is None or step is None or second.has_fitted_weights != fitted:
                 continue
+            compared.append(line)
             verdict = "makes no clear difference to"
             if step.p is None:
                 verdict = "changes, untested since single answers before tuning are not kept,"
-            elif step.p < _CHANCE:
+            elif step.p < SIGNIFICANT:
                 verdict = "clearly helps" if step.gain > 0 else "hurts"
             scores = (self.score(FoundCell(line, kind, of)) for kind, of in ((before, first), (after, second)))
             found.setdefault(verdict, []).append(f"{line.label} ({' → '.join(f'{score:.1f}' for score in scores)})")
         tuned, untuned = self.best_tuned, self.best_untuned
         is_headline = tuned is not None and untuned is not None and tuned.line == untuned.line and before == INIT
-        if not found or (is_headline and sum(map(len, found.values())) == 1):
+        if not found or (is_headline and tuned.kind == after and compared == [tuned.line]):
             return []
         verdicts = (f"{verdict} {listed(found[verdict])}" for verdict in sorted(found))
         return [f"{what} {'; it '.join(verdicts)}."]
@@ -280,18 +288,18 @@ class LMFindings:
         return [outcome for run in cell.group.firsts for outcome in run.controls[MAJORITY]["test"]]
 
 
-def _verdict(step: Step | None, difference: float) -> str:
+def _verdict(step: Step | None, difference: float, what: str) -> str:
     gain = difference if step is None else step.gain
     points = f"{signed(gain)} points"
     if not round(gain, 1):
-        return "tuning makes no difference"
+        return f"{what} makes no difference"
     if step is None or step.p is None:
-        return f"tuning {'gains' if gain > 0 else 'makes a difference of'} {points}"
+        return f"{what} {'gains' if gain > 0 else 'makes a difference of'} {points}"
     p = "p < 0.001" if step.p < 0.001 else f"p = {step.p:.3f}"
-    if step.p >= _CHANCE:
+    if step.p >= SIGNIFICANT:
         changed = f"{counted(step.changed, 'fact')} {'changes' if step.changed == 1 else 'change'}"
         return f"the difference of {points} may be chance ({changed}; {p}, paired permutation test)"
-    better = "tuning helps" if gain > 0 else "the untuned prompts are better"
+    better = f"{what} helps" if gain > 0 else "the untuned prompts are better"
     return f"{better}, a difference of {points} ({p}, paired permutation test)"
 
 

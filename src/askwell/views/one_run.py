@@ -133,7 +133,9 @@ def _found(run: Run) -> str:
     said = f"{METRICS['P@1'].text(score)} % of {answered}"
     untuned = None if record.untuned is None else record.untuned.score("P@1")
     if record.as_written:
-        said += f", by prompts that were kept {record.as_written}: no step of tuning was better on dev facts"
+        said += (
+            f", by prompts that were kept {record.as_written}: no step of tuning their vectors was better on dev facts"
+        )
     elif untuned is not None:
         said += f"; with the same prompts before tuning, {untuned:.1f} %"
     if (found := record.knowledge) is not None:
@@ -145,12 +147,10 @@ def _found(run: Run) -> str:
 def _scores(run: Run) -> Section:
     """Return the scores beside those before tuning and those of answers that need no knowledge, and of each label."""
     record = run.record
-    tuned = record.spec.baseline or ("tuned" if record.spec.training else "untuned")
-    tuned = f"kept {record.as_written}" if record.as_written else tuned
     untuned = [] if record.untuned is None else [("untuned", record.untuned.score)]
     few = record.test.labels is not None and len(record.test.labels.labels) <= 10  # all are among the first ten
     shown = [name for name in METRICS if not (few and name == "P@10")]
-    rows = [_score_row(name, shown, score) for name, score in (*untuned, (tuned, run.score))]
+    rows = [_score_row(name, shown, score) for name, score in (*untuned, (record.state, run.score))]
     for name, control in record.controls.items():
         if control.test is not None:
             row = _score_row(CONTROLS.get(name, name), shown, control.test.get, control.description)

@@ -22,6 +22,7 @@ from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.significance import permutation_test
 from askwell.runs.folder import Run
+from askwell.runs.record import FITTED, ONLY_WEIGHTS
 from askwell.runs.several_runs import scored_together
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
@@ -40,7 +41,7 @@ _IN_WORDS = {
     INIT: "untuned",
     SOFT: "tuned",
     DEEP: "tuned at all layers",
-    WEIGHTS: "only weights tuned",
+    WEIGHTS: ONLY_WEIGHTS,
     VECTORS: "only vectors tuned",
 }
 EM = "EM"
@@ -63,16 +64,10 @@ def fact_set_of(relation: str) -> str:
 
 def kind_of(spec: RunSpec) -> str:
     """Return what was tuned: one of KINDS, or a description of what was tuned in a deep mixture."""
-    training, deep = spec.training, spec.mixture.deep
-    if training is None:
+    if spec.training is None:
         return INIT
-    parts = {
-        "vectors": training.tune_vectors and spec.mixture.combine == "mixture",
-        "layers": training.tune_layers and deep,
-        "weights": training.tune_weights,
-    }
-    tuned = tuple(name for name, is_tuned in parts.items() if is_tuned)
-    return (_DEEP if deep else _SHALLOW).get(tuned) or f"deep, {' and '.join(tuned) or 'nothing'} tuned"
+    kinds = _DEEP if spec.mixture.deep else _SHALLOW
+    return kinds.get(spec.tuned) or f"deep, {' and '.join(spec.tuned) or 'nothing'} tuned"
 
 
 def extras_of(spec: RunSpec) -> tuple[str, ...]:
@@ -281,6 +276,11 @@ class RunGroup:
         """How its prompts were before tuning, if no step was better on dev in any of its runs; empty otherwise."""
         states = dict.fromkeys(part.record.as_written for run in self.runs for part in run.parts)
         return " or ".join(states) if all(states) and not self.runs[0].is_before else ""
+
+    @property
+    def has_fitted_weights(self) -> bool:
+        """Whether all that was found is weights: they were fitted, and the vectors kept as they had been."""
+        return FITTED in self.kept
 
     def in_words(self, kind: str) -> str:
         """Return what was tuned in its runs, as people are told of it, or that they were kept as they had been."""
