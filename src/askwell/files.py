@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DocumentT = TypeVar("DocumentT")
+_OWN_FILES = "own_files.txt"
 LARGEST_TEXT = 2**30
 """The most bytes of text that are read; a million facts have about fifty million."""
 
@@ -189,6 +190,22 @@ def sync_to_disk(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def list_own_files(folder: Path) -> None:
+    """Write into a new folder which files are in it, so that later these can be removed and nothing else."""
+    names = sorted(path.name for path in folder.iterdir())
+    (folder / _OWN_FILES).write_text("".join(f"{name}\n" for name in (*names, _OWN_FILES)), "utf-8")
+
+
+def remove_own_files(folder: Path) -> None:
+    """Remove the files that `list_own_files` found in a folder, and the folder if nothing else is in it."""
+    listing = folder / _OWN_FILES
+    for name in read_text(listing).splitlines() if listing.is_file() else ():
+        if (own := folder / Path(name).name).is_file():
+            own.unlink()
+    with contextlib.suppress(OSError):  # it is not there, or has files that were put there later
+        folder.rmdir()
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.examine import evaluate_split
 from askwell.lms.machine import Memory
 from askwell.mixture.mixture import Mixture
+from askwell.runs.folder import clear_folder
 from askwell.specs.training_spec import FineTuningSpec
 
 TEMPLATE = parse_template("[X] lies in [Y] .")
@@ -85,6 +86,20 @@ def test_the_tuned_lm_is_saved_and_read_again(tmp_path):
     assert torch.equal(
         OneTokenAnswers(again).log_probs(facts.xs, every), OneTokenAnswers(result.mixture).log_probs(facts.xs, every)
     )
+
+
+def test_the_tuned_lm_goes_with_its_run_and_nothing_else_does(tmp_path):
+    tuned = tmp_path / "fine-tuned-lm"
+    for _ in range(2):  # the second time, in place of what an interrupted run has left
+        fine_tune(frozen("bert"), REPEATED, TEMPLATE, SPEC, folder=tmp_path)
+    (tuned / "notes.txt").write_text("mine")
+    clear_folder(tmp_path)
+    assert [path.name for path in tuned.iterdir()] == ["notes.txt"]
+    with pytest.raises(BadOption, match="fine-tuned-lm is where the tuned LM is to be saved: move it"):
+        fine_tune(frozen("bert"), REPEATED, TEMPLATE, SPEC, folder=tmp_path)
+    (tuned / "notes.txt").unlink()
+    clear_folder(tmp_path)
+    assert not tuned.exists()
 
 
 def test_it_refuses_what_does_not_fit_in_memory(monkeypatch):

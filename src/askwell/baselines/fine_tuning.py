@@ -1,7 +1,6 @@
 """Fine-tuning a whole LM on the same facts with one manual prompt: an upper reference, not a probe of a frozen LM."""
 
 import copy
-import shutil
 from collections.abc import Callable, Sequence
 from math import ceil
 from pathlib import Path
@@ -21,12 +20,13 @@ from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import score_facts
-from askwell.files import write_aside
+from askwell.files import list_own_files, remove_own_files, write_aside
 from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.checkpoints import quiet
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import memory_of
+from askwell.mixture.learned_from import TUNED_LM
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.context import settle
 from askwell.prompts.prompt import token_rows
@@ -37,8 +37,6 @@ from askwell.training.schedule import warm_up_and_decay
 
 BYTES_OF_PARAMETER = 16
 """Weight, gradient and AdamW's two moments, four bytes each."""
-TUNED_LM = "fine-tuned-lm"
-"""The folder of the tuned LM, inside that of a run."""
 
 
 def fine_tune(
@@ -58,6 +56,8 @@ def fine_tune(
     """
     spec = spec or FineTuningSpec()
     need_memory(lm)
+    if folder is not None:
+        _need_place(folder / TUNED_LM)
     settled = settle(asked or MixtureSpec().with_named_opening, lm, relation, [template])
     settled = settled.model_copy(update={"seed": seed})
     copied = FrozenLM(_private_copy(lm), lm.tokenizer, name=f"{lm.identity.name}, fine-tuned", device=lm.device)
@@ -100,6 +100,13 @@ def need_memory(lm: FrozenLM) -> None:
             f"fine-tuning {lm.identity.name} needs about {needed / 1e9:.1f} GB ({BYTES_OF_PARAMETER} bytes for each of "
             f"{parameters:,} parameters), but {memory.free / 1e9:.1f} GB are free on {lm.device}; use a smaller LM"
         )
+
+
+def _need_place(place: Path) -> None:
+    """Remove what an earlier run saved there; raise an error if other files are there."""
+    remove_own_files(place)
+    if place.exists():
+        raise BadOption(f"{place} is where the tuned LM is to be saved: move it elsewhere, or name another folder")
 
 
 class _Loss:
@@ -178,9 +185,9 @@ def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:
         name = copied.identity.name
         return FrozenLM(copied.model, copied.tokenizer, name=name, device=copied.device)
     place = folder / TUNED_LM
-    shutil.rmtree(place, ignore_errors=True)
     with write_aside(place) as aside, quiet():
         copied.model.save_pretrained(aside)
         copied.tokenizer.save_pretrained(aside)
+        list_own_files(aside)
     dtype: Any = str(copied.dtype).removeprefix("torch.")
     return load_lm(place, device=str(copied.device), dtype=dtype)

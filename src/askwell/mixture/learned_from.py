@@ -12,6 +12,8 @@ from askwell.specs.training_spec import AutoPromptSpec, BaselineName, FineTuning
 
 MIXTURE = "mixture"
 """The folder of the mixture, inside that of a run."""
+TUNED_LM = "fine-tuned-lm"
+"""The folder of the LM that fine-tuning has made, inside that of a run."""
 TENSORS, CARD = "mixture.safetensors", "README.md"
 NEW_TENSORS = f"{TENSORS}.new"
 LM_PATH = "lm_path.txt"

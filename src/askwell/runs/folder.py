@@ -28,8 +28,8 @@ from askwell.evaluation.outcomes import (
     write_golds,
     write_outcomes,
 )
-from askwell.files import need_writable_folder, problem_in, read_saved, run_like, write_whole, writing
-from askwell.mixture.learned_from import CONFIG, MIXTURE, MIXTURE_FILES
+from askwell.files import need_writable_folder, problem_in, read_saved, remove_own_files, run_like, write_whole, writing
+from askwell.mixture.learned_from import CONFIG, MIXTURE, MIXTURE_FILES, TUNED_LM
 from askwell.runs.record import (
     CONTROLS,
     DEV_OUTCOMES,
@@ -366,6 +366,7 @@ def clear_folder(folder: Path) -> None:
     for mixture in (folder, folder / MIXTURE):
         for name in MIXTURE_FILES if (mixture / CONFIG).is_file() else ():
             (mixture / name).unlink(missing_ok=True)
+    remove_own_files(folder / TUNED_LM)
 
 
 def _history(lines: bytes) -> tuple[HistoryRecord, ...]:
