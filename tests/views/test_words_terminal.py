@@ -71,6 +71,9 @@ def test_a_word_is_written_only_where_one_is_near():
     items = (BlankPlace("[X]", False), vector("is", -1.0), vector("of", -2.0, is_near=True))
     text = printed([prompt(items=items)])
     assert [line.split()[1] for line in text.splitlines() if line.startswith(("is ", "of "))] == ["no", "Rome"]
+    kept = replace(vector("is", None, moved=0.0, is_near=True), tuned=word(0, "is", 0.001))
+    (line,) = (line for line in printed([prompt(items=(kept,))]).splitlines() if line.startswith("is "))
+    assert line.split()[:4] == ["is", "is", "unmoved", "0.0"]  # whatever p(w | v) is, which says nothing of its start
     far = [replace(one, is_near=False) if isinstance(one, PromptToken) else one for one in items]
     text = printed([prompt(items=tuple(far))])
     assert "Rome" not in text

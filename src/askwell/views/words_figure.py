@@ -376,7 +376,10 @@ _NEAR_HEADING, _NEXT = "near, p(w | v)", "next, p(w | v)"
 
 
 def _near(token: PromptToken) -> Cell:
-    """Return the word that a vector is near, or that there is none, with the highest p(w | v)."""
+    """Return the word that a vector is near, or that there is none, with the highest p(w | v). A vector that has not
+    moved is its word, and p says nothing more."""
+    if token.is_same_word and not token.moved:
+        return Cell(token.tuned.shown, note="unmoved")
     p = probability_figure(token.tuned.p)
     return Cell(token.tuned.shown, strong=True, note=p) if token.is_near else Cell("no word", note=f"at most {p}")
 
