@@ -10,7 +10,7 @@ from builders.commands import refused, signalled
 from builders.sweeps import files_in
 from builders.worlds import TEMPLATES
 
-from askwell.evaluation.outcomes import read_outcomes
+from askwell.evaluation.outcomes import read_golds, read_outcomes
 from askwell.lms.machine import Memory
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
@@ -64,6 +64,8 @@ def test_each_baseline_leaves_a_run_behind(run, askwell, tmp_path, name, prompts
         again = askwell("evaluate", out, "--facts", tmp_path / "capitals", "--json")
     assert again.code == 0, again.err
     assert again.json["micro"] == record["test"]["micro"]
+    train = sorted(read_golds(out / "train.parquet"))
+    assert ("seen in training" in askwell("ask", out, train[0]).err) == learns
     compared = askwell("compare", out, out, "--json")
     assert compared.code == 0, compared.err
 

@@ -24,6 +24,7 @@ from askwell.server.ask_page import choose, samples
 from askwell.server.catalogue import Catalogue
 from askwell.server.settings import Settings
 from askwell.views.compared import run_table
+from askwell.views.run_facts import parts_of
 from askwell.views.words import nearest_words
 
 
@@ -89,6 +90,13 @@ def test_a_run_keeps_what_it_learned_from_and_the_page_says_so(at, made_runs):
     ).text
     assert "1 of the x&#39;s was seen in training" in many
     assert many.count("<small>seen in training</small>") == 1
+
+
+def test_a_run_that_learned_nothing_has_seen_nothing_in_training(at, made_runs):
+    run = read_run(made_runs / "hard")
+    assert run.train_golds
+    assert ("seen" in parts_of(run), "seen" in parts_of(read_run(made_runs / "soft"))) == (False, True)
+    assert "een in training" not in get(at, "/runs/hard/facts")
 
 
 def test_a_page_names_notes_and_deletes_a_run(changing, runs):

@@ -50,6 +50,7 @@ class RunXs:
     """The x's of a run's facts."""
 
     train: Collection[str]
+    """Those that it has learned from."""
     all: Collection[str]
     """Those of dev and test, too."""
 
@@ -66,7 +67,9 @@ def xs_of_run(mixture: str) -> RunXs | None:
     run, train = read_run(folder), read_golds(folder / TRAIN_GOLDS)
     scored = [figures for figures in (run.record.test, run.record.dev) if figures is not None]
     left_out = (left.x for figures in scored for left in figures.left_out_facts)
-    return RunXs({*train}, {*train, *left_out, *(one.x for one in (*run.test, *run.dev))})
+    return RunXs(
+        {*train} if run.record.spec.learns else (), {*train, *left_out, *(one.x for one in (*run.test, *run.dev))}
+    )
 
 
 def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:

@@ -264,7 +264,7 @@ async def _many(request: Request, about: str, text: str, file: SentFile | None) 
         replies = tuple(None if isinstance(one, AskwellError) else one for one in outcomes)
         knows = replies[0] is not None and is_enough(replies[0].probability, threshold)
         golds = facts[x].golds if x in facts else ()
-        trained = choice.entry.kind == "tuned" and x in facts and facts[x].split == "train"
+        trained = choice.entry.learned and x in facts and facts[x].split == "train"
         rows.append(BestAnswers(x, replies, knows, golds, problems[0] if problems else "", trained))
     return choice, rows
 

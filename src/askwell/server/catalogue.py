@@ -111,6 +111,11 @@ class Entry(MixtureInfo):
         return self.source.record.spec.training is not None and not self.as_written
 
     @property
+    def learned(self) -> bool:
+        """Whether it has learned from its train facts, which baselines that tune nothing have not."""
+        return self.kind == "tuned" and (self.source is None or self.source.record.spec.learns)
+
+    @property
     def is_lama(self) -> bool:
         """Whether it is the mixture of LAMA's baseline, which is the hard prompt itself."""
         return self.kind == "tuned" and self.source is not None and self.source.record.spec.baseline == "lama"

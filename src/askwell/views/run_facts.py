@@ -1,7 +1,7 @@
 """The test facts of a run: what was answered to each, before and after tuning, and which of them are worth a look."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from askwell.evaluation.metrics import METRICS
@@ -24,7 +24,7 @@ class AnsweredFact:
     before: Outcome | None
     """As answered before tuning, if that is known."""
     in_train: bool | None
-    """Whether some train fact has the same x; None if the run does not say."""
+    """Whether it was learned from a fact with the same x; None if nothing was learned, or the run does not say."""
 
     @property
     def is_right(self) -> bool:
@@ -57,12 +57,17 @@ def answered_facts(run: Run, part: str = "all", words: str = "") -> list[Answere
 
     Where answers were wrong, the most confident come first.
     """
-    before, train, belongs = by_fact(run.untuned), run.train_golds, PARTS[part][1]
+    before, train, belongs = by_fact(run.untuned), _learned_from(run), PARTS[part][1]
     facts = [AnsweredFact(one, before.get(one.key), one.x in train if train else None) for one in run.test]
     found = [fact for fact in facts if belongs(fact) and _has(fact.after, words.lower().split())]
     if part in ("wrong", "confident"):
         found.sort(key=lambda fact: -max(fact.after.probabilities, default=0.0))
     return found
+
+
+def _learned_from(run: Run) -> Collection[str]:
+    """Return the x's that a run has learned from, as far as it says."""
+    return run.train_golds if run.record.spec.learns else ()
 
 
 def _has(fact: Outcome, words: Sequence[str]) -> bool:
@@ -74,7 +79,7 @@ def parts_of(run: Run) -> dict[str, int]:
     """Return how many test facts are in each part; those that the run says nothing about are left out."""
     facts = answered_facts(run)
     unknown = {"changed"} if not run.untuned else set()
-    unknown |= {"seen"} if not run.train_golds else set()
+    unknown |= {"seen"} if not _learned_from(run) else set()
     return {name: sum(map(belongs, facts)) for name, (_, belongs) in PARTS.items() if name not in unknown}
 
 
