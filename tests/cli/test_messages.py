@@ -1,6 +1,7 @@
 """Messages use their reader's words: options on the command line, arguments in Python."""
 
 import pickle
+import re
 
 import pytest
 
@@ -38,6 +39,17 @@ def test_arguments_are_options_on_the_command_line(error, called, typed):
     for each in (error, pickle.loads(pickle.dumps(error))):
         assert str(each) == called
         assert each.for_command_line() == typed
+
+
+def test_a_hint_on_columns_can_be_pasted_in_both_places(askwell, tmp_path):
+    (tmp_path / "a.csv").write_text("the country,capital\nPeru,Lima\n")
+    with pytest.raises(library.UsageError) as python:
+        library.load_relation(tmp_path / "a.csv")
+    _, call, _ = str(python.value).rsplit("`", 2)
+    assert call == "x='the country', y='capital'"
+    assert "--x 'the country' --y capital, or the other way round" in askwell("audit", tmp_path / "a.csv").err
+    with pytest.raises(library.UsageError, match=re.escape(f"`{call}`")):
+        library.load_relation([{"the country": "Peru", "capital": "Lima"}])
 
 
 def test_the_same_mistake_in_both_places(askwell, tmp_path):

@@ -10,7 +10,7 @@ from askwell.data.facts import SPLIT_FILES, Fact
 from askwell.data.imported import LABELS, Imported, files_below, need_folder, write_imported
 from askwell.data.readers import is_file_name, read_columns, read_lines, read_object, read_records, text_of, texts_of
 from askwell.data.templates import weight_of
-from askwell.errors import BadFile, BadOption
+from askwell.errors import BadFile, BadOption, UsageError
 from askwell.files import read_text
 from askwell.views.printable import clipped
 
@@ -224,7 +224,7 @@ def read_popqa(imported: Imported, source: Path, name: str) -> None:
 
     def choose(there: Collection[str]) -> tuple[str, ...]:
         if missing := [column for column in columns if column not in there]:
-            raise ValueError(f"PopQA's table has a column {missing[0]!r}; found {', '.join(there)}")
+            raise UsageError(f"PopQA's table has a column {missing[0]!r}; found {', '.join(there)}")
         return columns
 
     templates: dict[tuple[str, str], int] = {}

@@ -22,7 +22,7 @@ from askwell.files import is_utf8, read_text
 from askwell.views.printable import clipped
 
 Choose = Callable[[Collection[str]], tuple[str, ...]]
-"""Picks columns from those of a file; raises ValueError if the right ones are missing."""
+"""Picks columns from those of a file; raises UsageError if the right ones are missing."""
 
 
 _LONGEST_NAME = 200
@@ -148,8 +148,8 @@ def _rows(path: Path, delimiters: str) -> Iterator[tuple[int, list[str]]]:
 def _chosen(path: Path, number: int, choose: Choose, names: Collection[str]) -> tuple[str, ...]:
     try:
         return choose(names)
-    except ValueError as error:
-        raise BadFile(path, str(error), number, x="--x", y="--y", column="--column") from None
+    except UsageError as error:
+        raise BadFile(path, str(error), number, **error.options) from None
 
 
 def _object(path: Path, number: int | None, text: str, decoder: json.JSONDecoder) -> dict[str, Any]:
@@ -206,19 +206,25 @@ class Columns(NamedTuple):
     y: str | None = None
 
     def found(self, there: Collection[str]) -> tuple[str, str]:
-        """Return the names of both columns among those of a file; ValueError if one is missing."""
-        for option, name in (("`x`", self.x), ("`y`", self.y)):
+        """Return the names of both columns among those of a file; UsageError if one is missing."""
+        options = {"x": "--x", "y": "--y"}
+        for argument, name in (("x", self.x), ("y", self.y)):
             if name is not None and name not in there:
-                raise ValueError(f"{option} {name}: there is no such column; found {_named(there)}")
+                raise UsageError(f"`{argument}` {name}: there is no such column; found {_named(there)}", **options)
         for x, y in _KEYS:
             if (self.x or x) in there and (self.y or y) in there:
                 return self.x or x, self.y or y
         expected = ", or ".join(f"{x!r} and {y!r}" for x, y in _KEYS)
-        both = [shlex.quote(name) for name in there] if len(there) == 2 else []
-        such = f": `x` {both[0]} `y` {both[1]}, or the other way round" if both else ""
-        raise ValueError(
+        such = ""
+        if len(there) == 2:
+            x, y = there
+            call = f"x={x!r}, y={y!r}"
+            options[call] = f"--x {shlex.quote(x)} --y {shlex.quote(y)}"
+            such = f": `{call}`, or the other way round"
+        raise UsageError(
             f"expected {expected} as keys or in the header; found {_named(there)}. "
-            f"Other columns are named with `x` and `y`{such}"
+            f"Other columns are named with `x` and `y`{such}",
+            **options,
         )
 
 
@@ -275,7 +281,7 @@ def read_xs(path: Path, column: str | None) -> list[str]:
             if name in there:
                 return (name,)
         wanted = f"no column {column!r}" if column else f"none of {', '.join(_X_KEYS)}; name a column with `column`"
-        raise ValueError(f"{wanted}; there are: {', '.join(there) or 'none'}")
+        raise UsageError(f"{wanted}; there are: {', '.join(there) or 'none'}", column="--column")
 
     if path.suffix.lower() in SUFFIXES:
         xs = [x for _, (x,) in read_columns(path, choose)]
@@ -356,8 +362,8 @@ def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any,
         return None
     try:
         x, y = columns.found([str(name) for name in names])
-    except ValueError as error:
-        raise UsageError(f"{what}: {error}") from None
+    except UsageError as error:
+        raise UsageError(f"{what}: {error}", **error.options) from None
     found = (source[_only(names, column, what)] for column in (x, y))
     in_x, in_y = (column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in found)
     if len(in_x) != len(in_y):
@@ -393,8 +399,8 @@ def _pairs(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]
             keys = {str(key): key for key in row}
             try:
                 x, y = columns.found(keys)
-            except ValueError as error:
-                raise UsageError(f"{what}, number {number}: {error}") from None
+            except UsageError as error:
+                raise UsageError(f"{what}, number {number}: {error}", **error.options) from None
             yield row[keys[x]], row[keys[y]]
         elif _is_row(row) and len(row) == 2:
             yield row[0], row[1]

@@ -142,7 +142,7 @@ def _read_upload(entered: Entered, path: Path, name: str) -> None:
     chosen = Columns(entered["x"] or None, entered["y"] or None)
     try:
         USUAL.found(names)
-    except ValueError:
+    except UsageError:
         entered.columns = names
     entered.preview = table(tuple(names) or ("",), rows, caption=f"The first rows of {shortened(name, 60)}.")
     entered.upload_shown = hash_json(repr((name, names, rows, entered.columns)))
