@@ -43,7 +43,7 @@ def run_table(
         for row, link, note in zip(rows, links or [""] * len(rows), notes or [""] * len(rows), strict=True)
     )
     groups = (ColumnGroup("", tuple(Column(_HEADINGS.get(name, name), number=name in _NUMBERS) for name in others)),)
-    return Table("", first, groups, shown, title)
+    return Table("", first, groups, shown, title, stacked=True)
 
 
 def _interval(row: Mapping[str, Any]) -> str:

@@ -83,6 +83,8 @@ class Table:
     """How many more rows there are than are shown."""
     folded: str = ""
     """If given, the table is folded away behind these words."""
+    stacked: bool = False
+    """Whether a narrow screen shows each row as lines of its own, which name the columns."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
