@@ -239,7 +239,13 @@ def test_an_interrupted_probe_goes_on_elsewhere_and_repeats_no_run(world, undist
     assert read_results(tmp_path / "a" / RESULTS).keys() == {*first.ended}
     (tmp_path / "b").mkdir()
     shutil.copy(tmp_path / "a" / RESULTS, tmp_path / "b")  # without the store
-    assert probe_places(world, tmp_path / "b").run(lambda *_: elsewhere, lambda _text: None) == 0
+    probe, notes = probe_places(world, tmp_path / "b"), []
+    before = probe.in_short()
+    assert probe.run(lambda *_: elsewhere, notes.append) == 0
+    # The plan is told in the same words before and after it is measured.
+    (measured,) = notes
+    same = "2 of 2 relations with 3 of 3 seeds, at most"
+    assert (before.startswith(same), measured.startswith(f"measured: {same}")) == (True, True)
     assert len({*first.ended, *elsewhere.ended}) == len(first.ended) + len(elsewhere.ended) == 10  # with all seeds
     assert same_results(tmp_path / "b", undisturbed.folder)
     assert probe_places(world, tmp_path / "b").to_do == ()
@@ -251,7 +257,7 @@ def test_a_sweep_runs_the_plan_and_the_probe_takes_its_runs_over(world, undistur
     planned = probe_places(world, folder).toml()
     relations, runs = len(undisturbed.planned[0]), len(undisturbed.store.done())
     first, *_ = planned.splitlines()
-    assert first.startswith(f"# The plan of `askwell probe`: {relations} of {relations} relations, at most ")
+    assert first.startswith(f"# The plan of `askwell probe`: {relations} of {relations} relations with 3 of 3 seeds, ")
     assert f": {runs} runs to do, about " in first
     (tmp_path / "plan.toml").write_text(planned)
     sweep, store = read_sweep(tmp_path / "plan.toml"), new_or_open_store(folder)

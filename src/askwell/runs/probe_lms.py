@@ -78,12 +78,17 @@ class Probe:
             sum(rates.get(task.spec.lm, 0.0) * work_of(task.spec, task.relation) for task in self.to_do) / self.workers
         )
 
+    @property
+    def reach(self) -> str:
+        """How many relations are planned, and how many seeds of the tuned settings."""
+        relations, seeds = self.planned
+        of = counted(len(self.steps.relations), "relation")
+        return f"{len(relations)} of {of} with {seeds} of {len(SEEDS)} seeds"
+
     def in_short(self) -> str:
         """Say how much is planned, and about how long it will take."""
-        relations, seeds = self.planned
         return (
-            f"{len(relations)} of {counted(len(self.steps.relations), 'relation')}, at most "
-            f"{counted(self.spec.test_facts, 'test fact')} each, {counted(seeds, 'seed')}: "
+            f"{self.reach}, at most {counted(self.spec.test_facts, 'test fact')} each: "
             f"{counted(len(self.to_do), 'run')} to do, about {max(1, round(self.seconds_left / 60))} min"
         )
 
@@ -110,10 +115,7 @@ class Probe:
         self._measure()
         self._write()
         if first and self.to_do:
-            relations, seeds = self.planned
-            minutes = max(1, round(self.seconds_left / 60))
-            note(f"measured: {len(relations)} of {len(self.steps.relations)} relations with {seeds} of "
-                 f"{len(SEEDS)} seeds fit; about {minutes} min left")  # fmt: skip
+            note(f"measured: {self.in_short()}")
         rest = [task for task in self.to_do if task not in self.steps.steps[0]]
         return failed + (self._do(rest, follow) if rest else 0)
 

@@ -304,7 +304,7 @@ def _pair_sentence(pair: LMPair) -> Paragraph:
 
 
 def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
-    spec, (planned, seeds) = probe.spec, probe.planned
+    spec = probe.spec
     used = [run.environment for run in probe.results.values()]
     versions = sorted({f"askwell {one.askwell}, torch {one.torch}, transformers {one.transformers}" for one in used})
     lms = "; ".join(f"{one.lm} ({one.lm_sha256[:12]})" for one in card.lms)
@@ -312,9 +312,8 @@ def _how(card: Card, probe: Probe, command: str) -> tuple[Points | Code, ...]:
     return (
         Points(
             (
-                f"{len(planned)} of {counted(len(probe.steps.relations), 'relation')} of {spec.facts_of}, drawn with "
-                f"seed {spec.seed}; of each, up to {spec.test_facts} test facts, and train and dev facts, drawn with "
-                f"the same seed; {counted(seeds, 'seed')} of the tuned settings.",
+                f"{probe.reach} of the tuned settings; the relations of {spec.facts_of} were drawn with seed "
+                f"{spec.seed}, and with it up to {spec.test_facts} test facts of each, and train and dev facts.",
                 " ".join(_WAYS[name] for name in card.lms[0].scores),
                 f"Cost: {seconds:,.0f} seconds of runs in all ({seconds / 3600:.2f} hours), each with one thread.",
                 f"LMs, with the beginning of the hash of their tensors and tokenizer: {lms}.",
