@@ -190,10 +190,11 @@ def _rows_of(runs: Sequence[KeptRun]) -> list[Line]:
     prompts = _numbers(
         runs, [(f"{name} {spec.relation}", str(spec.templates)) for name, spec in zip(named, specs, strict=True)]
     )
-    candidates, answers = defaultdict(set), defaultdict(set)
+    candidates, answers, folds = defaultdict(set), defaultdict(set), defaultdict(set)
     for run in runs:
         candidates[run.fact_set, run.spec.lm].add(run.spec.candidates_sha256)
         answers[run.fact_set, run.spec.lm].add(run.spec.mixture.answers)
+        folds[run.fact_set].add(len(run.folds))
     rows = []
     for run, spec, source, of_lm, of_facts, of_prompts in zip(runs, specs, sources, lms, facts, prompts, strict=True):
         apart = {
@@ -201,7 +202,7 @@ def _rows_of(runs: Sequence[KeptRun]) -> list[Line]:
             f"other templates, {of_prompts + 1}": of_prompts > 0,
             f"among {spec.candidates or 'all answers'}": len(candidates[run.fact_set, spec.lm]) > 1,
             _ANSWERS.get(spec.mixture.answers, ""): len(answers[run.fact_set, spec.lm]) > 1,
-            f"{len(run.folds)} folds together": bool(run.folds),
+            f"{len(run.folds)} folds together": bool(run.folds) and len(folds[run.fact_set]) > 1,
         }
         lm = f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})" if of_lm else spec.lm
         differences = "; ".join(name for name, applies in apart.items() if name and applies)
@@ -250,9 +251,11 @@ def ranked_among(runs: Iterable[KeptRun]) -> str:
 def _facts(groups: Sequence[RunGroup]) -> str:
     sets = sorted({run.fact_set for group in groups for run in group.runs})
     relations = {relation for group in groups for relation in group.relations}
+    folds = {len(run.folds) for group in groups for run in group.runs}
+    together = f" of {folds.pop()} folds together" if len(folds) == 1 and folds != {0} else ""
     asked, left_out = span([group.facts for group in groups]), span([group.left_out for group in groups])
     return (
-        f"Facts: {', '.join(sets)}, {counted(len(relations), 'relation')}; {asked} test facts asked, {left_out} left "
+        f"Facts: {', '.join(sets)}, {counted(len(relations), 'relation')}; {asked} test facts{together} asked, {left_out} left "
         f"out{' (by row and column)' if ' to ' in asked + left_out else ''}."
     )
 
