@@ -254,8 +254,10 @@ def test_a_large_dev_set_is_scored_on_facts_at_even_distances():
     """A run of 8 pairs is not worth asking all of 50 dev facts: 32 are asked, at even distances."""
     some = [Fact(f"x{n}", fact.y) for n, fact in zip(range(50), cycle(CAPITALS.dev))]
     relation = Relation.of("many", CAPITALS.train, some, CAPITALS.test)
-    mixture = new_mixture()
-    result = train(mixture, relation, TrainingSpec(recipe="plateau", pairs=8, keep="log-loss", threads=1))
+    mixture, told = new_mixture(), []
+    spec = TrainingSpec(recipe="plateau", pairs=8, keep="log-loss", threads=1)
+    result = train(mixture, relation, spec, progress=lambda at: told.append(at.dev_scored))
+    assert {*told} == {"each score on dev asks 32 of its 50 facts"}
     asked = [relation.dev[n * 50 // 32] for n in range(32)]
     encoded, _ = mixture.encode(asked)
     log_probs = OneTokenAnswers(mixture).log_probs(encoded.xs, torch.arange(32))

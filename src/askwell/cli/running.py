@@ -51,6 +51,7 @@ class RunBars:
         self._bar, self._folder = bar(""), folder
         self._best: tuple[float, ...] | None = None
         self._measured_from = (time.monotonic(), 0)
+        self._noted = ""
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +84,9 @@ class RunBars:
                 self._print_if_better(state.done, state.record.dev, text, state.record.unwanted)
 
     def _follow_training(self, state: TrainingProgress) -> None:
+        if state.dev_scored != self._noted:
+            self._noted = state.dev_scored
+            note(state.dev_scored)
         began, pairs_before = self._measured_from
         seconds, pairs = time.monotonic() - began, state.pairs_done - pairs_before
         speed = f"{pairs / seconds:.0f} pairs/s" if seconds > 0 and pairs > 0 else "– pairs/s"

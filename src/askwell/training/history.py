@@ -138,6 +138,8 @@ class TrainingProgress:
     """The line of the state that would be kept now."""
     ends_by_itself: bool
     """Whether the run may end before all its pairs, since dev's log-loss no longer falls."""
+    dev_scored: str = ""
+    """How many of its dev facts are asked at each score, if not all are."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -190,6 +190,9 @@ def _train(
             of = len(relation.splits[split])
             _log.warning("%s: %d of %d %s facts left out: %s", relation.name, count, of, split, reason)
     asked = scored_dev_facts(spec, facts=len(train_facts), dev_facts=len(dev), prompts=len(mixture.prompts))
+    dev_scored = "" if asked == len(dev) else f"each score on dev asks {asked} of its {len(dev)} facts"
+    if dev_scored:
+        _log.info("%s: %s", relation.name, dev_scored)
     dev = spread(dev, asked)
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
@@ -221,7 +224,7 @@ def _train(
         done = schedule.pairs_after(state.stretches) + pairs_since
         best = best_of(state.history, spec.kept_by)
         ends = schedule.ends_by_itself
-        progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends))
+        progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends, dev_scored))
 
     def result() -> TrainingResult:
         return TrainingResult(
