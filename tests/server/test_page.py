@@ -319,6 +319,7 @@ def test_training_is_checked_watched_and_asked(seen, tmp_path):
     page.get_by_label("or a file").set_input_files(tmp_path / "pairs.csv")
     expect(page.locator("#problem-file")).to_contain_text("Choose which of the 2 columns of pairs.csv is x")
     expect(page.locator("#upload tbody tr")).to_have_count(5)
+    expect(page.get_by_label("Name of the relation")).to_have_value("<b>my symbols</b>")
     page.get_by_label("Which column is x?").select_option("element")
     page.get_by_label("Which column is y?").select_option("sign")
     expect(page.locator("#problem-file p")).to_have_count(0)
@@ -350,6 +351,7 @@ def test_columns_can_be_chosen_while_the_form_is_checked(seen, tmp_path):
     (tmp_path / "pairs.csv").write_text("element,sign\niron,Fe\ngold,Au")
     page.get_by_label("or a file").set_input_files(tmp_path / "pairs.csv")
     expect(page.locator("#upload tbody tr")).to_have_count(2)
+    expect(page.get_by_label("Name of the relation")).to_have_value("pairs")
     held = []
     page.route("**/train/check", lambda route: route.continue_() if held else held.append(route))
     with page.expect_request("**/train/check"):

@@ -25,3 +25,15 @@ document.addEventListener("DOMContentLoaded", () => {
   const job = document.getElementById("job");
   if (job) watch(job);
 });
+
+// An uploaded file proposes its name for the relation, until one has been typed.
+document.addEventListener("DOMContentLoaded", () => {
+  const [file, relation] = ["file", "relation"].map((id) => document.getElementById(id));
+  if (!file || !relation) return;
+  let proposed = "";
+  file.addEventListener("change", () => {
+    if (relation.value.trim() !== proposed || !file.files.length) return;
+    proposed = file.files[0].name.replace(/\.[^.]*$/, "").slice(0, relation.maxLength).trim();
+    relation.value = proposed;
+  });
+});
