@@ -21,6 +21,9 @@ PARTS = (
 """The parts of which all rows are one table."""
 
 
+_MAIN = ("training, × the plain", "training, × the good", "evaluation, ×", "time to quality, ×")
+
+
 class Figure(NamedTuple):
     """A figure of the first table."""
 
@@ -90,6 +93,12 @@ def figures_table(found: Sequence[Figure]) -> str:
     return table(["", "measured", "aim"], rows)
 
 
+def main_table(found: Sequence[Figure]) -> str:
+    """Return the table at the top of the page."""
+    rows = [[one.what, f"{one.measured:.3g}"] for one in found if one.what.startswith(_MAIN) and one.measured]
+    return table(["", "times as fast"], rows)
+
+
 def part_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of rows, without the columns that are empty in all of them."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -138,7 +147,8 @@ def main() -> None:
     """Write the chart and the tables."""
     summary = json.loads((MEASURED / "summary.json").read_text(encoding="utf-8"))
     parts = {name: json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8")) for name in (*PARTS, "answers")}
-    places = {"figures": figures_table(figures(summary))}
+    found = figures(summary)
+    places = {"main": main_table(found), "figures": figures_table(found)}
     for name in PARTS:
         places[name] = f"{machine_line(parts[name])}\n\n{part_table(parts[name]['rows'])}"
     answers = parts["answers"]
