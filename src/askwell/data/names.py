@@ -185,7 +185,7 @@ def _named_relation(
         try:
             relation = relation_in_memory(rows, columns, split=split, seed=seed, name=name)
         except UsageError as error:
-            raise BadFile(source, str(error).removeprefix("facts: "), **error.options) from error
+            raise BadFile(source, str(error).removeprefix("facts: "), None, **error.options) from error
         return _from(str(source), columns, relation)
     if str(source).startswith(PREFIXES):
         if split is not None:

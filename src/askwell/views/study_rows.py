@@ -255,8 +255,8 @@ def _facts(groups: Sequence[RunGroup]) -> str:
     together = f" of {folds.pop()} folds together" if len(folds) == 1 and folds != {0} else ""
     asked, left_out = span([group.facts for group in groups]), span([group.left_out for group in groups])
     return (
-        f"Facts: {', '.join(sets)}, {counted(len(relations), 'relation')}; {asked} test facts{together} asked, {left_out} left "
-        f"out{' (by row and column)' if ' to ' in asked + left_out else ''}."
+        f"Facts: {', '.join(sets)}, {counted(len(relations), 'relation')}; {asked} test facts{together} asked, "
+        f"{left_out} left out{' (by row and column)' if ' to ' in asked + left_out else ''}."
     )
 
 
