@@ -247,13 +247,15 @@ def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
     if json:
         print_json({"out": str(out), **to_json(found)})
         return
-    show(score_table({"untuned": found.untuned, "tuned": found.tuned}), *candidate_blocks(found.tuned))
+    states = {run.record.state for run in runs}
+    state = states.pop() if len(states) == 1 else "tuned"
+    show(score_table({"untuned": found.untuned, state: found.tuned}), *candidate_blocks(found.tuned))
     say(
         f"Each of the {found.tuned.facts} facts was answered once, by a mixture that learned from the other folds. "
         f"P@1 {found.tuned.micro['P@1']:.1f} (95 % interval {found.low:.1f} to {found.high:.1f})."
     )
     if found.gain is not None:
-        say(f"Tuned over untuned, fact by fact: {_gain_text(found.gain)}.")
+        say(f"{state.capitalize()} over untuned, fact by fact: {_gain_text(found.gain)}.")
     say(*control_sentences(found.knowledge))
     say(f"P@1 by fold: {', '.join(METRICS['P@1'].text(scores['P@1']) for scores in found.by_fold.values())}.")
     say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell runs {out}')
