@@ -179,8 +179,8 @@ def test_runs_and_their_table(tmp_path):
     one = next(run for run in runs if run.record.spec.seed == 1)
     assert "seed 1" in str(one)
     assert str(tmp_path) in str(one)
-    assert [line.split()[:2] for line in str(one).splitlines() if line.strip().startswith("test ")] == [
-        ["test", "50.0"]
+    assert [line.split()[:2] for line in str(one).splitlines() if line.strip().startswith("tuned ")] == [
+        ["tuned", "50.0"]
     ]
     for shows in (runs, one, one.record):
         assert "50.0" in Balanced(shows._repr_html_()).words
