@@ -292,7 +292,7 @@ def _verdict(step: Step | None, difference: float, what: str) -> str:
     gain = difference if step is None else step.gain
     points = f"{signed(gain)} points"
     if not round(gain, 1):
-        return f"{what} makes no difference"
+        return "neither is better"
     if step is None or step.p is None:
         return f"{what} {'gains' if gain > 0 else 'makes a difference of'} {points}"
     p = "p < 0.001" if step.p < 0.001 else f"p = {step.p:.3f}"
