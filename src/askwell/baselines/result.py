@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from askwell.answers.encode import EncodedRelation
+from askwell.answers.kinds import EncodedRelation
 from askwell.answers.reply import count_reasons
 from askwell.mixture.description import About
 from askwell.mixture.learned_from import LearnedFrom, RelationRecord

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedRelation
+from askwell.answers.kinds import EncodedRelation
 from askwell.answers.reply import no_facts_left
 from askwell.answers.strategy import Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation, SplitName

@@ -27,7 +27,7 @@ from askwell.evaluation.metrics import (
 )
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import wilson_interval
-from askwell.specs.mixture_spec import AnswersName, Match
+from askwell.specs.mixture_spec import ANSWERS_IN_WORDS, AnswersName, Match
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.to_files import AsFrame, Records
@@ -364,7 +364,7 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
         tuple(outcome for evaluation in evaluations for outcome in evaluation.outcomes),
         tuple(fact for evaluation in evaluations for fact in evaluation.left_out),
         first.candidates_left_out,
-        "any-length" if any(evaluation.answers == "any-length" for evaluation in evaluations) else "one-token",
+        max((evaluation.answers for evaluation in evaluations), key=[*ANSWERS_IN_WORDS].index),
         added([evaluation.labels for evaluation in evaluations]),
         pairs_together([evaluation.ranked_pairs for evaluation in evaluations]),
     )

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from askwell.answers.candidates import Candidates, load_candidates
-from askwell.answers.encode import needs_any_length
+from askwell.answers.kinds import common_kind
 from askwell.answers.listed import MOST_XS_OF_PRIOR
 from askwell.data.facts import Relation
 from askwell.data.names import data_folder, find, load_prompts, load_relation, relations_of
@@ -205,8 +205,7 @@ def _usable(lm: FrozenLM, cells: list[GridCell]) -> tuple[list[GridCell], list[s
 def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell]) -> dict[str, MixtureSpec]:
     """Return the mixture of each setting for an LM. What sentences begin with applies only to causal LMs, and all
     relations have the same kind of answers, so that no mean is taken over both kinds."""
-    needed = any(needs_any_length(lm, cell.relation) for cell in cells)
-    answers = sweep.answers if sweep.answers != "auto" else "any-length" if needed else "one-token"
+    answers = common_kind(sweep.answers, [lm], [cell.relation for cell in cells])
     mixtures = {}
     for name, setting in sweep.settings.items():
         own = setting.mixture

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedRelation
+from askwell.answers.kinds import EncodedRelation
 from askwell.answers.reply import LeftOutFact
 from askwell.baselines.result import AnyProgress
 from askwell.baselines.run_baseline import run_baseline

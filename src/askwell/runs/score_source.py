@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import needs_any_length
+from askwell.answers.kinds import common_kind
 from askwell.data.facts import Relation, SplitName
 from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
 from askwell.data.readers import USUAL, Columns
@@ -101,9 +101,7 @@ def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, n
     """Yield untuned prompts of one relation, or of each relation in a folder."""
     loaded, relations = _untuned(prompts, on, spec.seed, note)
     data = on.data
-    if spec.answers == "auto":  # one kind for all, so that means do not mix the two
-        needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
-        spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})
+    spec = spec.model_copy(update={"answers": common_kind(spec.answers, [loaded], [one for one, _ in relations])})
     usable = 0
     for relation, templates in relations:
         try:

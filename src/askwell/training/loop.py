@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedFacts, EncodedRelation
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.kinds import EncodedRelation
 from askwell.answers.reply import LeftOutFact, count_reasons
 from askwell.answers.strategy import Answers
 from askwell.data.facts import Relation, SplitName

@@ -67,7 +67,7 @@ def kind_of(spec: RunSpec) -> str:
     if training is None:
         return INIT
     parts = {
-        "vectors": training.tune_vectors and spec.mixture.combine == "mixture",
+        "vectors": training.tune_vectors and not spec.mixture.keeps_words,
         "layers": training.tune_layers and deep,
         "weights": training.tune_weights,
     }

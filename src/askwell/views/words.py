@@ -281,7 +281,7 @@ def _prompt_words(mixture: "Mixture", number: int, tokens: Sequence[PromptToken]
 def _end(mixture: "Mixture", number: int) -> str:
     """Return the text of the token that ends answers to a prompt; none if answers have one token."""
     end = mixture.long_answers.end_of(number)
-    if end is None or mixture.answer_kind is None or not mixture.answer_kind.any_length:
+    if end is None or mixture.answer_kind is None or not mixture.answer_kind.is_long:
         return ""
     return str(mixture.lm.tokenizer.decode([end])).strip()
 
