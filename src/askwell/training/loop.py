@@ -150,8 +150,8 @@ def train(
     spec = TrainingSpec.given(spec, choices, to=train, elsewhere={"Mixture": MixtureSpec})
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
     relation = as_relation(relation)
-    spec = spec.model_copy(update={"threads": spec.threads or torch.get_num_threads()})
-    with limited_threads(spec.threads):
+    with limited_threads(spec.threads):  # a run has set its own number already
+        spec = spec.model_copy(update={"threads": torch.get_num_threads()})
         if facts is None:
             facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
