@@ -152,7 +152,7 @@ def test_answers_that_are_all_too_long_say_what_to_do():
     with pytest.raises(NothingLeft, match=re.escape("no test facts of r left: " + advice)):
         facts.need("test")
     with pytest.raises(NothingLeft, match=re.escape(advice)):
-        evaluate_split(mixture, long_ones, facts=facts)
+        evaluate_split(mixture, long_ones, encoded=facts)
 
 
 def test_two_forms_of_y_each_have_their_own_number_of_tokens():

@@ -131,8 +131,8 @@ def test_each_split_is_encoded_once(monkeypatch):
         return whole(of_mixture, facts, *how)
 
     monkeypatch.setattr(kinds, "encode_facts", counting)
-    alone = evaluate_split(mixture, CAPITALS, facts=shared)
-    found = examine(mixture, CAPITALS, facts=shared)
+    alone = evaluate_split(mixture, CAPITALS, encoded=shared)
+    found = examine(mixture, CAPITALS, encoded=shared)
     trust_of(found)
     assert found.evaluations["test"] == alone
     assert encoded == [CAPITALS.test, CAPITALS.dev]

@@ -101,7 +101,7 @@ def projection_of(examination: Examination, progress: Progress = None) -> Projec
         relation,
         candidates=examination.candidates,
         top=0,
-        facts=examination.facts,
+        encoded=examination.encoded,
         progress=progress,
     )
     original = original_tokens(mixture.prompts)

@@ -45,11 +45,11 @@ FEW = 30
 """With fewer facts, a score says little, so that its interval is shown with it."""
 
 
-def doubt(right: int, facts: int, split: str = "test") -> str:
+def doubt(right: int, fact_count: int, split: str = "test") -> str:
     """Say between which values P@1 lies for all that so few facts show."""
-    low, high = wilson_interval(right, facts)
+    low, high = wilson_interval(right, fact_count)
     return (
-        f"{counted(facts, f'{split} fact')}: P@1 on more of them may lie anywhere between {100 * low:.1f} and "
+        f"{counted(fact_count, f'{split} fact')}: P@1 on more of them may lie anywhere between {100 * low:.1f} and "
         f"{100 * high:.1f} (95 % interval)"
     )
 

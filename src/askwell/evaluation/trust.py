@@ -288,7 +288,7 @@ def trust_of(
 def _known(examination: "Examination", answers: "PromptAnswers") -> KnownShare | None:
     """Estimate how many x's are known; None if what each prompt answers is not known for sure."""
     mixture, outcomes = examination.mixture, examination.evaluations["test"].outcomes
-    among = mixture.answering(examination.candidates, examination.facts.kind)
+    among = mixture.answering(examination.candidates, examination.encoded.kind)
     numbers = [among.numbers_of(of_x[0].golds) for of_x in outcomes_by_x(outcomes)]
     golds = [{number for number in of_x if number is not None} for of_x in numbers if of_x is not None]
     return known_share(given_answers(answers), golds) if among.is_listed else None

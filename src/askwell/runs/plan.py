@@ -288,8 +288,8 @@ def work_of(spec: RunSpec, relation: Relation) -> float:
     work = float(prompts * (dev + len(relation.test) + prior))
     if spec.training is not None and relation.train:
         train = len(relation.train)
-        dev = scored_dev_facts(spec.training, facts=train, dev_facts=len(relation.dev), prompts=prompts)
-        schedule = schedule_of(spec.training, facts=train, dev_facts=dev, prompts=prompts, seed=spec.seed)
+        dev = scored_dev_facts(spec.training, fact_count=train, dev_facts=len(relation.dev), prompts=prompts)
+        schedule = schedule_of(spec.training, fact_count=train, dev_facts=dev, prompts=prompts, seed=spec.seed)
         scores = 1 + sum(schedule.scores_dev(stretch) for stretch in range(1, len(schedule.ends) + 1))
         asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
         trained = prompts * train if asked_once else BACKWARD * schedule.pairs

@@ -329,24 +329,24 @@ def _facts(of: _Of) -> list[_Asked]:
     return asked
 
 
-def _of_many_relations(facts: Sequence[_Asked]) -> list[_Asked]:
+def _of_many_relations(asked: Sequence[_Asked]) -> list[_Asked]:
     """Return the first of each relation, then the second, and so on, so that no relation fills a list."""
     seen: dict[str, int] = {}
     numbered = []
-    for place, fact in enumerate(facts):
+    for place, fact in enumerate(asked):
         numbered.append((seen.setdefault(fact.label, 0), place, fact))
         seen[fact.label] += 1
     return [fact for _, _, fact in sorted(numbered, key=lambda one: one[:2])[:_SHOWN]]
 
 
-def _parts(facts: Sequence[_Asked]) -> dict[str, tuple[Part, ...]]:
+def _parts(asked: Sequence[_Asked]) -> dict[str, tuple[Part, ...]]:
     def frequency(fact: _Asked) -> str:
         return FREQUENCIES[bisect_right(_EDGES, fact.tuned.train_lines)]
 
     def length(fact: _Asked) -> str:
         return LENGTHS[min(len(fact.tuned.y.split()), len(LENGTHS)) - 1]
 
-    kinds = sorted({fact.kind for fact in facts if fact.kind is not None})
+    kinds = sorted({fact.kind for fact in asked if fact.kind is not None})
     by: dict[str, tuple[Callable[[_Asked], str | None], Sequence[str]]] = {
         "kind of relation": (lambda fact: fact.kind, kinds),
         "frequency of the answer": (frequency, FREQUENCIES),
@@ -354,18 +354,18 @@ def _parts(facts: Sequence[_Asked]) -> dict[str, tuple[Part, ...]]:
     }
     parts = {}
     for what, (label, order) in by.items():
-        groups = {name: [fact for fact in facts if label(fact) == name] for name in order}
+        groups = {name: [fact for fact in asked if label(fact) == name] for name in order}
         parts[what] = tuple(_part(name, group) for name, group in groups.items() if group)
     return {what: of for what, of in parts.items() if of}
 
 
-def _part(name: str, facts: Sequence[_Asked]) -> Part:
+def _part(name: str, asked: Sequence[_Asked]) -> Part:
     def share(is_right: Callable[[_Asked], bool]) -> float:
-        return 100 * sum(map(is_right, facts)) / len(facts)
+        return 100 * sum(map(is_right, asked)) / len(asked)
 
     return Part(
         name,
-        len(facts),
+        len(asked),
         share(lambda fact: fact.hard.is_first),
         share(lambda fact: fact.examples.is_first),
         share(lambda fact: fact.tuned.is_first),

@@ -77,24 +77,24 @@ def saved_jobs(folders: Sequence[str], on: EvaluationSources, note: Note) -> Ite
         yield mixture, relation
 
 
-def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
+def _one_for_each(names: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
     """Return the facts for each mixture: those given for it, or the same for all mixtures of one relation."""
-    if len(facts) == len(descriptions):
-        return list(facts)
-    if len(facts) > 1:
+    if len(names) == len(descriptions):
+        return list(names)
+    if len(names) > 1:
         raise BadOption(
-            f"`facts` names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each",
+            f"`facts` names {len(names)} relations for {len(descriptions)} mixtures; give one for all, or one for each",
             facts="--facts",
         )
     learned = sorted({one.relation.name for one in descriptions if one.relation is not None})
     if len(learned) > 1:
         raise BadOption(
-            f"`facts` {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
+            f"`facts` {names[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
             "with `where`, or leave `facts` out",
             facts="--facts",
             where="--where",
         )
-    return [*facts] * len(descriptions)
+    return [*names] * len(descriptions)
 
 
 def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:

@@ -128,7 +128,7 @@ def train(
     spec: TrainingSpec | None = None,
     *,
     candidates: GivenCandidates = None,
-    facts: EncodedRelation | None = None,
+    encoded: EncodedRelation | None = None,
     folder: Path | str | None = None,
     resume: bool = False,
     test: bool = False,
@@ -139,11 +139,11 @@ def train(
     best on its dev facts. Calling it again continues from there.
 
     Instead of a relation, a name, a path or facts in memory can be given, as for `load_relation`. Pass a `spec`, or
-    fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With
-    `candidates`, it is tuned to choose among them. `facts` are the relation's facts, if they are already encoded. With
-    a `folder`, a checkpoint is saved there after each stretch of the schedule, from which `resume` continues: a resumed
-    run gives the same result as one that was never interrupted. Ctrl-C leaves the mixture in its best state so far and
-    is raised as `Interrupted`, which has the result. With `test`, the result has the evaluation on the test facts.
+    fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With `candidates`, it is tuned to choose
+    among them. `encoded` are the relation's facts, if they are encoded already. With a `folder`, a checkpoint is saved
+    there after each stretch of the schedule, from which `resume` continues: a resumed run gives the same result as one
+    that was never interrupted. Ctrl-C leaves the mixture in its best state so far and is raised as `Interrupted`, which
+    has the result. With `test`, the result has the evaluation on the test facts.
 
     If it takes long, a terminal or notebook shows a progress bar, unless `progress` is False; if it is a function, it
     is called at each step instead. How many facts are left out, and why, is logged once before training."""
@@ -152,18 +152,18 @@ def train(
     relation = as_relation(relation)
     with limited_threads(spec.threads):  # a run has set its own number already
         spec = spec.model_copy(update={"threads": torch.get_num_threads()})
-        if facts is None:
-            facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
+        if encoded is None:
+            encoded = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
-            result = _train(mixture, facts, spec, candidates, folder, resume, progress)
+            result = _train(mixture, encoded, spec, candidates, folder, resume, progress)
         else:
             with Bar("pairs", progress) as bar:
                 step_done = partial(_show, bar)
-                result = _train(mixture, facts, spec, candidates, folder, resume, step_done)
+                result = _train(mixture, encoded, spec, candidates, folder, resume, step_done)
         if not test:
             return result
         shown = None if callable(progress) else progress
-        return replace(result, test=evaluate_split(mixture, relation, facts=facts, progress=shown))
+        return replace(result, test=evaluate_split(mixture, relation, encoded=encoded, progress=shown))
 
 
 def _show(bar: Bar, at: TrainingProgress) -> None:
@@ -172,25 +172,25 @@ def _show(bar: Bar, at: TrainingProgress) -> None:
 
 def _train(
     mixture: Mixture,
-    facts: EncodedRelation,
+    encoded: EncodedRelation,
     spec: TrainingSpec,
     candidates: Candidates | None,
     folder: Path | None,
     resume: bool,
     progress: Callable[[TrainingProgress], None],
 ) -> TrainingResult:
-    mixture.answer_kind, mixture.candidates = facts.kind, candidates
+    mixture.answer_kind, mixture.candidates = encoded.kind, candidates
     choose_tuned(mixture, spec)
-    relation, answers = facts.relation, mixture.answering()
+    relation, answers = encoded.relation, mixture.answering()
     left_out: dict[str, tuple[LeftOutFact, ...]] = {}
     for split in ("train", "dev"):
-        facts.need(split)
-    train_facts, dev = (_with_answers(facts, split, answers, left_out) for split in ("train", "dev"))
+        encoded.need(split)
+    train_facts, dev = (_with_answers(encoded, split, answers, left_out) for split in ("train", "dev"))
     for split, without in left_out.items():
         for reason, count in count_reasons(without).items():
             of = len(relation.splits[split])
             _log.warning("%s: %d of %d %s facts left out: %s", relation.name, count, of, split, reason)
-    asked = scored_dev_facts(spec, facts=len(train_facts), dev_facts=len(dev), prompts=len(mixture.prompts))
+    asked = scored_dev_facts(spec, fact_count=len(train_facts), dev_facts=len(dev), prompts=len(mixture.prompts))
     dev = spread(dev, asked)
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
@@ -205,7 +205,7 @@ def _train(
         state.pairs = max(1, int(spec.minutes * 60 / objective.seconds_of_pair() * 0.75))
     schedule = schedule_of(
         spec,
-        facts=len(train_facts),
+        fact_count=len(train_facts),
         dev_facts=len(dev),
         prompts=state.prompts,
         seed=mixture.spec.seed,
@@ -322,14 +322,14 @@ def _continue_from(state: State, mixture: Mixture, spec: TrainingSpec) -> None:
 
 
 def _with_answers(
-    facts: EncodedRelation, split: SplitName, answers: Answers, left_out: dict[str, tuple[LeftOutFact, ...]]
+    encoded: EncodedRelation, split: SplitName, answers: Answers, left_out: dict[str, tuple[LeftOutFact, ...]]
 ) -> EncodedFacts:
     """Return the facts whose y is one of the answers; the others are left out. It is an error if there are none."""
-    encoded, others = answers.choose(facts.split(split))
-    left_out[split] = (*facts.left_out(split), *others)
-    if not len(encoded):
-        raise NothingLeft(f"{split} facts of {facts.relation.name}", count_reasons(left_out[split]))
-    return encoded
+    chosen, others = answers.choose(encoded.split(split))
+    left_out[split] = (*encoded.left_out(split), *others)
+    if not len(chosen):
+        raise NothingLeft(f"{split} facts of {encoded.relation.name}", count_reasons(left_out[split]))
+    return chosen
 
 
 def choose_for_run(mixture: Mixture, answers: Answers, train_facts: EncodedFacts, spec: TrainingSpec) -> None:
@@ -340,13 +340,13 @@ def choose_for_run(mixture: Mixture, answers: Answers, train_facts: EncodedFacts
             return
 
 
-def spread(facts: EncodedFacts, count: int) -> EncodedFacts:
+def spread(encoded: EncodedFacts, count: int) -> EncodedFacts:
     """Return this many of the facts, evenly spaced; the facts themselves if that is all of them."""
-    if count >= len(facts):
-        return facts
-    kept = torch.zeros(len(facts), dtype=torch.bool, device=facts.answers.device)
-    kept[torch.arange(count, device=kept.device) * len(facts) // count] = True
-    return facts.subset(kept)
+    if count >= len(encoded):
+        return encoded
+    kept = torch.zeros(len(encoded), dtype=torch.bool, device=encoded.answers.device)
+    kept[torch.arange(count, device=kept.device) * len(encoded) // count] = True
+    return encoded.subset(kept)
 
 
 def _stretch(

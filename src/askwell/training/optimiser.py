@@ -50,7 +50,7 @@ class Rates:
     weights: float
 
 
-def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates:
+def rates_of(mixture: Mixture, encoded: EncodedFacts, spec: TrainingSpec) -> Rates:
     """Return the step sizes of a run: those that the spec gives, and the recipe's for the rest."""
     everything = spec.learning_rate or (_PAPER if spec.recipe == "paper" else None)
     vectors, layers = spec.vectors_rate or everything, spec.layers_rate or everything
@@ -59,7 +59,7 @@ def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates
         vectors = OF_WORDS * word_scale(mixture.lm)
     if layers is None and mixture.deltas:
         scales = hidden_scales(
-            mixture.lm, mixture.pairs.sample(mixture.tuned, facts.xs, _SAMPLED_PAIRS), mixture.vectors.detach()
+            mixture.lm, mixture.pairs.sample(mixture.tuned, encoded.xs, _SAMPLED_PAIRS), mixture.vectors.detach()
         )
         by_layer = {stack: [OF_HIDDEN * scale for scale in of_stack] for stack, of_stack in scales.items()}
     else:
