@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -217,12 +217,7 @@ def _train(
     if folder is not None and not state.stretches:
         save_checkpoint(folder, run, state)
 
-    def tell(pairs_since: int, line: HistoryLine | None) -> None:
-        loss = state.loss / state.facts if state.facts else None
-        done = schedule.pairs_after(state.stretches) + pairs_since
-        best = best_of(state.history, spec.kept_by)
-        ends = schedule.ends_by_itself
-        progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends))
+    loop = _Loop(mixture, answers, relation, dev, spec, schedule, objective, optimizer, state, folder, run, progress)
 
     def result() -> TrainingResult:
         return TrainingResult(
@@ -242,42 +237,90 @@ def _train(
     again = [dev.xs, *([train_facts.xs] if schedule.pairs > len(train_facts) * state.prompts else [])]
     try:
         with mixture.pairs.keeping(*again):
-            tell(0, state.history[-1])
+            loop.tell(0, state.history[-1])
             while not schedule.is_over(state.stretches, state.history):
-                _stretch(mixture, objective, optimizer, spec, schedule, state, tell)
-                if spec.drop_below and state.stretches == schedule.drop_after:
-                    mixture.drop_prompts(spec.drop_below)
-                state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
-                line = None
-                if schedule.scores_dev(state.stretches):
-                    round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
-                    scored = {**state.parameters, **state.means}
-                    mixture.load_state_dict(scored)
-                    line, losses = _score(answers, dev, relation, round_, pairs, state.loss / state.facts)
-                    if state.to_beat:
-                        line = replace(line, gain=gain_over(state.to_beat, losses))
-                    mixture.load_state_dict(state.parameters)
-                    state.kept[round_] = scored  # before its line, so that Ctrl-C finds the state of every line
-                    state.history.append(line)
-                    state.loss, state.facts = 0.0, 0
-                    front = may_be_kept(state.history, spec.kept_by)
-                    state.kept = {each.round: state.kept[each.round] for each in front}
-                if folder is not None:
-                    save_checkpoint(folder, run, state)
-                tell(0, line)
+                loop.take_stretch()
             if fits_lengths(answers, spec):
-                mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
-                fit_lengths(answers, spread(train_facts, facts_to_fit(state.prompts)))
-                round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
-                state.kept[round_] = _copy(mixture)
-                line, _ = _score(answers, dev, relation, round_, pairs, train_loss=None)
-                state.history.append(replace(line, fits_lengths=True))
-                tell(0, state.history[-1])
+                loop.fit_lengths(train_facts)
     except KeyboardInterrupt as stop:
         raise Interrupted(result()) from stop
     finally:
-        mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
+        loop.load_best()
     return result()
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """What training goes through again and again, and the state that it changes."""
+
+    mixture: Mixture
+    answers: Answers
+    relation: Relation
+    dev: EncodedFacts
+    spec: TrainingSpec
+    schedule: Schedule
+    objective: Objective
+    optimizer: torch.optim.Optimizer | None
+    state: State
+    folder: Path | None
+    """Where checkpoints are written, if anywhere."""
+    run: str
+    progress: Callable[[TrainingProgress], None]
+
+    def tell(self, pairs_since: int, line: HistoryLine | None) -> None:
+        """Report how far training is."""
+        state, schedule = self.state, self.schedule
+        loss = state.loss / state.facts if state.facts else None
+        done = schedule.pairs_after(state.stretches) + pairs_since
+        best = best_of(state.history, self.spec.kept_by)
+        ends = schedule.ends_by_itself
+        self.progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends))
+
+    def load_best(self) -> None:
+        """Put the mixture into its best state so far."""
+        self.mixture.load_state_dict(self.state.kept[best_of(self.state.history, self.spec.kept_by).round])
+
+    def take_stretch(self) -> None:
+        """Train for a stretch of the schedule, score dev if it is time, and write a checkpoint."""
+        mixture, spec, state = self.mixture, self.spec, self.state
+        _stretch(mixture, self.objective, self.optimizer, spec, self.schedule, state, self.tell)
+        if spec.drop_below and state.stretches == self.schedule.drop_after:
+            mixture.drop_prompts(spec.drop_below)
+        state.parameters, state.moments = _copy(mixture), moments_of(self.optimizer)
+        line = self._score_means() if self.schedule.scores_dev(state.stretches) else None
+        if self.folder is not None:
+            save_checkpoint(self.folder, self.run, state)
+        self.tell(0, line)
+
+    def _score_means(self) -> HistoryLine:
+        """Score the mean over the last steps on dev, and keep it if it may be the best."""
+        state = self.state
+        scored = {**state.parameters, **state.means}
+        self.mixture.load_state_dict(scored)
+        line, losses = self._score(state.loss / state.facts)
+        if state.to_beat:
+            line = replace(line, gain=gain_over(state.to_beat, losses))
+        self.mixture.load_state_dict(state.parameters)
+        state.kept[line.round] = scored  # before its line, so that Ctrl-C finds the state of every line
+        state.history.append(line)
+        state.loss, state.facts = 0.0, 0
+        front = may_be_kept(state.history, self.spec.kept_by)
+        state.kept = {each.round: state.kept[each.round] for each in front}
+        return line
+
+    def fit_lengths(self, train_facts: EncodedFacts) -> None:
+        """Fit how long answers are in the best state, and score that as a state of its own."""
+        state = self.state
+        self.load_best()
+        fit_lengths(self.answers, spread(train_facts, facts_to_fit(state.prompts)))
+        state.kept[len(state.history)] = _copy(self.mixture)
+        line, _ = self._score(train_loss=None)
+        state.history.append(replace(line, fits_lengths=True))
+        self.tell(0, state.history[-1])
+
+    def _score(self, train_loss: float | None) -> tuple[HistoryLine, list[float]]:
+        pairs = self.schedule.pairs_after(self.state.stretches)
+        return _score(self.answers, self.dev, self.relation, len(self.state.history), pairs, train_loss)
 
 
 def _first_state(
