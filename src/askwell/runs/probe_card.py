@@ -15,6 +15,7 @@ from typing import Any
 from askwell.errors import Failure
 from askwell.evaluation.comparison import Difference, compare
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.significance import wilson_interval
 from askwell.files import to_json
 from askwell.runs.probe_plan import EXAMPLES, HARD, SETTINGS, TUNED, SettingName
 from askwell.runs.probe_results import ProbedFact, ProbedRun
@@ -261,12 +262,10 @@ def _of_lm(
 
 
 def _relation(of: _Of) -> AskedRelation:
-    from scipy.stats import binomtest
-
     chosen, first = _best_on_dev(of), _first(of, HARD)
     control, run = _control_of(of), _first(of, chosen)
     right = sum(fact.is_first for fact in run.facts)
-    interval = binomtest(right, len(run.facts)).proportion_ci(method="wilson")
+    low, high = wilson_interval(right, len(run.facts))
     return AskedRelation(
         relation=first.relation,
         label=first.label,
@@ -276,8 +275,8 @@ def _relation(of: _Of) -> AskedRelation:
         at_least={name: fmean(run.p_at_1_at_least for run in of[name]) for name in SETTINGS if name in of},
         bits={name: _mean_of_known([run.bits for run in of[name]]) for name in SETTINGS if name in of},
         tuned=chosen,
-        low=100 * interval.low,
-        high=100 * interval.high,
+        low=100 * low,
+        high=100 * high,
         control=100 * sum(fact.by_control for fact in control.facts) / len(control.facts),
         control_name=control.control,
     )
