@@ -87,14 +87,16 @@ def gap_of(records: Sequence[dict[str, Any]], lm: str, prompts: str) -> Gap:
     return Gap(f"{lm}, {prompts}", now, before)
 
 
-def table_of(done: Sequence[dict[str, Any]]) -> str:
-    """Return the table: a row for each LM and kind of prompts, and one for all of them."""
+def places_of(done: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return the table, a row for each LM and kind of prompts and one for all of them, and the figures of the first
+    sentence."""
     groups = groups_of(done)
     rows = [row_of(records, *group) for group, records in groups.items()]
-    whole = [record for records in groups.values() for record in records]
+    rows.append(row_of([record for records in groups.values() for record in records], "all", ""))
     header = ["LM", "prompts", "relations", "pairs", "of one cycle", "ratio", "test P@1", "minus one cycle's"]
     header += ["test log-loss", "minus one cycle's"]
-    return table(header, [*rows, row_of(whole, "all", "")], names=2)
+    _, _, count, _, _, share, _, gain, _, loss = rows[-1]
+    return {"pairs read": table(header, rows, names=2), "cells": count, "share": share, "gain": gain, "loss": loss}
 
 
 def main() -> None:
@@ -115,7 +117,7 @@ def main() -> None:
             loaded[one["lm"]] = load_lm(one["lm"], device="cpu")
         done.append(append_line(RUNS, run(one, recipe, loaded[one["lm"]])))
         print(done[-1], flush=True)
-    fill(FINDINGS / "plateau.md", {"pairs read": table_of(done)})
+    fill(FINDINGS / "plateau.md", places_of(done))
     gaps = [gap_of(records, *group) for group, records in groups_of(done).items()]
     draw_gaps(FINDINGS / "plateau.md", gaps, first="ends by itself", second="one cycle", measure="test P@1")
 
