@@ -15,12 +15,12 @@ from report import merge_summary, write_part
 from torch import Tensor
 
 from askwell import Mixture, load_lm, load_relation
-from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.answers.tree import candidate_log_probs
 from askwell.data.testbed import relation_names
 from askwell.lms.batches import Words, words_of
 from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
+from askwell.specs.mixture_spec import ONE_TOKEN, AnswerKind
 
 if TYPE_CHECKING:
     from parts import Setting

@@ -105,7 +105,7 @@ def curves(lm: Any, name: str, relation_name: str, kind: str, seed: int) -> dict
     choose_tuned(mixture, spec)
     train, dev, test = facts.need("train"), facts.need("dev"), facts.need("test")
     prompts = len(mixture.prompts)
-    dev = spread(dev, scored_dev_facts(spec, facts=len(train), dev_facts=len(dev), prompts=prompts))
+    dev = spread(dev, scored_dev_facts(spec, fact_count=len(train), dev_facts=len(dev), prompts=prompts))
     optimizer = optimizer_of(mixture, spec, rates_of(mixture, train, spec))
     if optimizer is None:
         raise RuntimeError("nothing is tuned by gradient")

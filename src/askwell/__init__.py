@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from askwell.answers.candidates import Candidates as Candidates
     from askwell.answers.candidates import load_candidates as load_candidates
     from askwell.answers.reply import Replies as Replies
-    from askwell.answers.reply import Reply as Reply
     from askwell.data.facts import Fact as Fact
     from askwell.data.facts import Relation as Relation
     from askwell.data.names import load_folds as load_folds
@@ -27,26 +26,21 @@ if TYPE_CHECKING:
     from askwell.errors import Failure as Failure
     from askwell.errors import UsageError as UsageError
     from askwell.evaluation.comparison import compare as compare
-    from askwell.evaluation.outcomes import Outcome as Outcome
     from askwell.evaluation.scoring import Evaluation as Evaluation
     from askwell.evaluation.trust import evaluate as evaluate
     from askwell.lms.frozen import FrozenLM as FrozenLM
     from askwell.lms.load import load_lm as load_lm
     from askwell.mixture.mixture import Mixture as Mixture
     from askwell.runs.build_spec import build_run_spec as build_run_spec
-    from askwell.runs.diff_lms import Diff as Diff
     from askwell.runs.diff_lms import diff as diff
     from askwell.runs.folder import Run as Run
     from askwell.runs.folder import load_runs as load_runs
-    from askwell.runs.record import RunRecord as RunRecord
     from askwell.runs.run import run as run
     from askwell.runs.while_training import KnowledgeCallback as KnowledgeCallback
     from askwell.server.client import Client as Client
     from askwell.specs.mixture_spec import MixtureSpec as MixtureSpec
     from askwell.specs.run_spec import RunSpec as RunSpec
     from askwell.specs.training_spec import TrainingSpec as TrainingSpec
-    from askwell.training.history import TrainingProgress as TrainingProgress
-    from askwell.training.history import TrainingResult as TrainingResult
     from askwell.training.loop import train as train
     from askwell.views.words import nearest_words as nearest_words
 
@@ -56,17 +50,15 @@ _HOMES = {
     "askwell.evaluation.comparison": ["compare"],
     "askwell.evaluation.trust": ["evaluate"],
     "askwell.evaluation.scoring": ["Evaluation"],
-    "askwell.evaluation.outcomes": ["Outcome"],
     "askwell.data.facts": ["Fact", "Relation"],
     "askwell.lms.frozen": ["FrozenLM"],
     "askwell.lms.load": ["load_lm"],
     "askwell.views.words": ["nearest_words"],
     "askwell.answers.candidates": ["Candidates", "load_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
-    "askwell.answers.reply": ["Replies", "Reply"],
-    "askwell.runs.diff_lms": ["Diff", "diff"],
+    "askwell.answers.reply": ["Replies"],
+    "askwell.runs.diff_lms": ["diff"],
     "askwell.runs.folder": ["Run", "load_runs"],
-    "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],
     "askwell.runs.while_training": ["KnowledgeCallback"],
     "askwell.runs.build_spec": ["build_run_spec"],
@@ -77,7 +69,6 @@ _HOMES = {
     "askwell.data.names": ["load_folds", "load_prompts", "load_relation"],
     "askwell.data.templates": ["Template"],
     "askwell.training.loop": ["train"],
-    "askwell.training.history": ["TrainingProgress", "TrainingResult"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -165,15 +165,16 @@ def first_few(names: Sequence[str], most: int = 3) -> str:
 # ── calls that do not fit ─────────────────────────────────────────────────────────────────────────────────────────────
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
-
 _MADE_BY = {
-    "FrozenLM": ("load_lm", "loads one"),
-    "Relation": ("load_relation", "makes one from a name, a file, pairs, a dictionary or a frame"),
-    "Mixture": ("Mixture.from_pretrained", "loads a saved one, and askwell.Mixture(lm, templates) builds a new one"),
-    "RunSpec": ("build_run_spec", "makes one"),
+    "FrozenLM": "load_lm loads one",
+    "Relation": "load_relation makes one from a name, a file, pairs, a dictionary or a frame",
+    "Mixture": "Mixture.from_pretrained loads a saved one, and askwell.Mixture(lm, templates) builds a new one",
+    "RunSpec": "build_run_spec makes one",
 }
-"""How to get the objects that functions need: a function of askwell, and what it does."""
+"""How to get the objects that functions need."""
 _PLAIN = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "True or False", "Path": "a path"}
+# Python itself takes whole numbers of numpy, and paths of other libraries.
+_WIDER = {"int": Integral, "float": Real, "Path": os.PathLike, "None": type(None)}
 
 
 def checked(function: _Call, instead: str = "") -> _Call:
@@ -187,17 +188,17 @@ def checked(function: _Call, instead: str = "") -> _Call:
         return function
     signature = inspect.signature(function)
     name = made.__qualname__.removesuffix(".__init__")
-    wanted = {one.name: classes for one in signature.parameters.values() if (classes := _classes(one.annotation))}
+    classes = {one.name: _classes(one.annotation) for one in signature.parameters.values()}
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> Any:
         try:
             given = signature.bind(*arguments, **options).arguments
         except TypeError as error:
-            raise BadOption(instead or _misfit(name, signature, arguments, options, str(error))) from None
-        for parameter, classes in wanted.items():
-            if parameter in given and not _is_one(given[parameter], classes):
-                raise BadOption(instead or _wrong_class(name, parameter, given, classes))
+            raise BadOption(instead or _misfit(name, signature, options, str(error))) from None
+        for parameter, value in given.items():
+            if not any(_is_one(value, one) for one in classes[parameter]):
+                raise BadOption(instead or _wrong_class(name, parameter, given, classes[parameter]))
         return function(*arguments, **options)
 
     return cast("_Call", called)
@@ -208,66 +209,50 @@ def checked_or(instead: str) -> Callable[[_Call], _Call]:
     return functools.partial(checked, instead=instead)
 
 
-def _named_classes(annotation: Any) -> list[str]:
+def _classes(annotation: Any) -> list[str]:
     """Return the names of the classes that an annotation has: some are imported for type checkers alone."""
     return [part.rpartition(".")[2] for part in inspect.formatannotation(annotation).strip("'").split(" | ")]
 
 
-def _classes(annotation: Any) -> list[str]:
-    """Return the names of the classes that an annotation allows; none if it allows any."""
-    names = _named_classes(annotation)
-    return names if all(name.isidentifier() for name in names) and not {"Any", "_empty"} & {*names} else []
+def _is_one(value: Any, name: str) -> bool:
+    if name in ("Any", "_empty") or not name.isidentifier():  # what is more than a name is not checked
+        return True
+    return name in (base.__name__ for base in type(value).__mro__) or isinstance(value, _WIDER.get(name, ()))
 
 
-def _is_one(value: Any, classes: Sequence[str]) -> bool:
-    own = {base.__name__ for base in type(value).__mro__} | ({"None"} if value is None else set())
-    # Python itself takes whole numbers of numpy, and paths of other libraries.
-    wider = {"int": Integral, "float": Real, "Path": os.PathLike}
-    return not own.isdisjoint(classes) or any(isinstance(value, wider[name]) for name in classes if name in wider)
-
-
-def _misfit(
-    name: str, signature: inspect.Signature, arguments: Sequence[Any], options: Mapping[str, Any], problem: str
-) -> str:
+def _misfit(name: str, signature: inspect.Signature, options: Mapping[str, Any], problem: str) -> str:
     """Return what is wrong with the names or the number of arguments, beginning from what Python calls the problem."""
     own = {name: one for name, one in signature.parameters.items() if name not in ("self", "cls")}
-    by_position = [name for name, one in own.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
-    by_name = [name for name, one in own.items() if one.kind is one.KEYWORD_ONLY]
-    free = by_position[len(arguments) - (len(signature.parameters) - len(own)) :] + by_name
-    missing = problem.split("'")[1] if problem.startswith("missing") else None
+    missing = problem.split("'")[1] if problem.startswith("missing") else ""
     takes_fields = any(one.kind is one.VAR_KEYWORD for one in own.values())  # those of a spec, which checks them itself
     for option in (option for option in options if option not in own):
-        meant = did_you_mean(option, [missing or ""] if takes_fields else free)
+        meant = did_you_mean(option, [missing] if takes_fields else own)
         if not takes_fields or meant.startswith("; did you mean"):
             return f"{name} has no option {option!r}{meant}"
-    if missing is not None:
+    by_position = [name for name, one in own.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    if missing:
         needed = ", ".join(name for name in by_position if own[name].default is inspect.Parameter.empty)
-        ways = [_MADE_BY[one] for one in _named_classes(own[missing].annotation) if one in _MADE_BY]
-        get = f"; askwell.{ways[0][0]} {ways[0][1]}" if ways else ""
-        return f"{name} needs `{missing}`: write {name}({needed}){get}"
-    if "positional" in problem:
-        more = f"; give the others by name: {', '.join(by_name)}" if by_name else ""
-        return f"{name} takes only {', '.join(by_position) or 'nothing'} by position{more}"
-    return f"{name}: {problem}"
+        ways = [f"; askwell.{_MADE_BY[one]}" for one in _classes(own[missing].annotation) if one in _MADE_BY]
+        return f"{name} needs `{missing}`: write {name}({needed}){''.join(ways)}"
+    if "positional" not in problem:
+        return f"{name}: {problem}"
+    by_name = ", ".join(name for name, one in own.items() if one.kind is one.KEYWORD_ONLY)
+    more = f"; give the others by name: {by_name}" if by_name else ""
+    return f"{name} takes only {', '.join(by_position) or 'nothing'} by position{more}"
 
 
 def _wrong_class(name: str, parameter: str, given: Mapping[str, Any], classes: Sequence[str]) -> str:
     """Return what is wrong with the class of an argument."""
-    value, kind = given[parameter], _article(type(given[parameter]).__name__)
-    ours = next((one for one in classes if one in _MADE_BY), None)
-    if ours is None:
-        allowed = " or ".join(_PLAIN.get(one) or _article(one) for one in classes if one != "None")
+    value, wanted = given[parameter], " or ".join(_PLAIN.get(one) or _article(one) for one in classes if one != "None")
+    message, kind = f"{name}: `{parameter}` must be {wanted}", _article(type(value).__name__)
+    if classes[0] not in _MADE_BY:
         shown = repr(value)[:60] if isinstance(value, str | int | float | None) else kind
-        fields = "; its fields can also be given by name" if allowed.endswith("Spec") else ""
-        return f"{name}: `{parameter}` must be {allowed}, not {shown}{fields}"
-    message = f"{name}: `{parameter}` must be {_article(ours)}"
-    if any(_is_one(other, [ours]) for other in given.values()):
-        order = ", ".join(one for one in given if one != "self")
-        return f"{message}, not {kind}; the order is {name}({order})"
-    function, does = _MADE_BY[ours]
-    if isinstance(value, str | os.PathLike) and ours in ("FrozenLM", "Relation", "Mixture"):
-        return f"{message}: write askwell.{function}({str(value)!r})"
-    return f"{message}, not {kind}: askwell.{function} {does}"
+        return f"{message}, not {shown}{'; its fields can also be given by name' if wanted.endswith('Spec') else ''}"
+    if any(_is_one(other, classes[0]) for other in given.values()):
+        return f"{message}, not {kind}; the order is {name}({', '.join(one for one in given if one != 'self')})"
+    if isinstance(value, str | os.PathLike) and classes[0] != "RunSpec":
+        return f"{message}: write askwell.{_MADE_BY[classes[0]].split()[0]}({str(value)!r})"
+    return f"{message}, not {kind}: askwell.{_MADE_BY[classes[0]]}"
 
 
 def _article(name: str) -> str:

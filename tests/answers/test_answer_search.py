@@ -10,14 +10,13 @@ from agreement import GLUED_Y, exact, exact_eager_attention, ids, moved, usable,
 from builders import tiny, tiny_walks
 
 from askwell.answers.answer_search import AnswerSearch, PrefixReader
-from askwell.answers.encode import AnswerKind
 from askwell.answers.search import SearchLimits
 from askwell.answers.tree import candidate_log_probs
 from askwell.lms.batches import PLACES, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.vocabulary import speller
 from askwell.prompts.long_answers import length_log_probs
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import AnswerKind, MixtureSpec
 
 LIMITS = SearchLimits(answers=8, opened=100_000, tokens=3, branches=10_000)
 SHORT = SearchLimits(answers=5, opened=100_000, tokens=2, branches=10_000)

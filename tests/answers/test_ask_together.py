@@ -6,9 +6,8 @@ import pytest
 import torch
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
-from askwell.answers.asking import AskedTogether, AskedX
 from askwell.answers.candidates import Candidates
-from askwell.answers.one_token import best_first
+from askwell.answers.one_token import AskedTogether, AskedX, best_first
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -73,7 +72,7 @@ def test_many_questions_are_read_within_bounds(monkeypatch):
         return read(tuned, xs, facts, prompts)
 
     monkeypatch.setattr(together._reader, "pair_log_probs", counted)
-    monkeypatch.setattr("askwell.answers.asking._NUMBERS_AT_ONCE", 7 * mixture.lm.vocabulary_size)
+    monkeypatch.setattr("askwell.answers.one_token._NUMBERS_AT_ONCE", 7 * mixture.lm.vocabulary_size)
     found = together.ask([AskedX(mixture.answering(), x) for x in XS])
     assert sizes == [6, 6]
     assert [replies[0].y for replies in found] == [mixture.ask(x)[0].y for x in XS]

@@ -31,10 +31,10 @@ from enumeration import end_of
 
 from askwell.answers.candidate_answers import CandidateAnswers
 from askwell.answers.candidates import Candidates, find_candidates, load_candidates
-from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture_spec import AnswerKind
 from askwell.training.loop import Objective
 
 NAMES = ["bert", "roberta", "bart", "gpt2", "llama"]

@@ -11,7 +11,8 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
-from askwell.answers.encode import ONE_TOKEN, AnswerKind, encode_facts, kind_of_facts
+from askwell.answers.encode import encode_facts
+from askwell.answers.kinds import kind_of_facts
 from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.answers.reply import NOT_SPELT, TOO_MANY_TOKENS
 from askwell.data.facts import Fact, Relation
@@ -20,7 +21,7 @@ from askwell.evaluation.examine import evaluate_split
 from askwell.lms.batches import TokenisedTexts
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt_set import NO_TOKENS, TOO_LONG
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import ONE_TOKEN, AnswerKind, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
@@ -151,7 +152,7 @@ def test_answers_that_are_all_too_long_say_what_to_do():
     with pytest.raises(NothingLeft, match=re.escape("no test facts of r left: " + advice)):
         facts.need("test")
     with pytest.raises(NothingLeft, match=re.escape(advice)):
-        evaluate_split(mixture, long_ones, facts=facts)
+        evaluate_split(mixture, long_ones, encoded=facts)
 
 
 def test_two_forms_of_y_each_have_their_own_number_of_tokens():

@@ -24,7 +24,6 @@ from enumeration import (
 from reference import fill_answer, log_probabilities
 
 from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.encode import AnswerKind
 from askwell.answers.search import SearchLimits
 from askwell.answers.tree import candidate_log_probs
 from askwell.data.facts import Fact, Relation
@@ -32,7 +31,7 @@ from askwell.evaluation.examine import evaluate_split
 from askwell.lms.batches import PLACES
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.long_answers import length_log_probs
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import AnswerKind, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import Objective, train
 from askwell.training.optimiser import choose_tuned

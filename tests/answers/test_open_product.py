@@ -22,14 +22,14 @@ from enumeration import (
 )
 
 from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.encode import AnswerKind, encode_facts
+from askwell.answers.encode import encode_facts
 from askwell.answers.likelihood import likelihood
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption
 from askwell.evaluation.examine import evaluate_split
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import AnswerKind, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 

@@ -144,7 +144,7 @@ def test_evaluate_tells_how_far_to_believe(askwell, trained, facts):
         "Abstention",
         "Answer sets",
         "its 2 prompts",
-        "Asked with the word nearest",
+        "The words nearest to its vectors score",
         "left out",
     ):
         assert words in shown.out, words
@@ -162,10 +162,10 @@ def test_show_scores_the_nearest_words(askwell, trained, facts, tmp_path):
     saved = json.loads((trained / "run.json").read_text())["test"]["micro"]
     assert projection["tuned"] == {name: saved[name] for name in ("P@1", "P@10", "MRR")}
     shown = askwell("show", trained, "--facts", facts, "--html", tmp_path / "words.html").out
-    told = f"the LM scores P@1 {projection['projected']['P@1']:.1f}"
+    told = f"nearest to its vectors score {projection['projected']['P@1']:.1f}"
     assert told in shown
     assert told in (tmp_path / "words.html").read_text()
-    assert "the LM scores" not in askwell("show", trained).out
+    assert "nearest to its vectors" not in askwell("show", trained).out
 
 
 def test_several_runs_of_a_relation(askwell, lms, facts, tmp_path):

@@ -9,7 +9,7 @@ from agreement import exact, moved, usable
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
-from askwell.answers import encode
+from askwell.answers import kinds
 from askwell.answers.candidates import Candidates
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.examine import evaluate_split, examine
@@ -124,15 +124,15 @@ def test_the_entropy_of_weights_that_depend_on_x():
 
 def test_each_split_is_encoded_once(monkeypatch):
     mixture = moved(frozen("bert"), TEMPLATES)
-    shared, encoded, whole = mixture.encode_relation(CAPITALS), [], encode.encode_facts
+    shared, encoded, whole = mixture.encode_relation(CAPITALS), [], kinds.encode_facts
 
     def counting(of_mixture, facts, *how):
         encoded.append(tuple(facts))
         return whole(of_mixture, facts, *how)
 
-    monkeypatch.setattr(encode, "encode_facts", counting)
-    alone = evaluate_split(mixture, CAPITALS, facts=shared)
-    found = examine(mixture, CAPITALS, facts=shared)
+    monkeypatch.setattr(kinds, "encode_facts", counting)
+    alone = evaluate_split(mixture, CAPITALS, encoded=shared)
+    found = examine(mixture, CAPITALS, encoded=shared)
     trust_of(found)
     assert found.evaluations["test"] == alone
     assert encoded == [CAPITALS.test, CAPITALS.dev]

@@ -25,14 +25,13 @@ from enumeration import (
 )
 
 from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, UsageError
 from askwell.evaluation.examine import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import ONE_TOKEN, AnswerKind, MixtureSpec
 
 COUNTS = (2, 1, 1)
 

@@ -7,10 +7,9 @@ from builders import tiny
 from test_ask_open import askable
 
 from askwell.answers.candidates import as_candidates
-from askwell.answers.encode import AnswerKind
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import AnswerKind, MixtureSpec
 
 TEMPLATES = ["[X] is in [Y] .", "the river of [X] ([Y])", "[X] likes [Y] ."]
 WAYS = {

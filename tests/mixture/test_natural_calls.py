@@ -12,7 +12,7 @@ from builders import tiny
 from builders.testbed import load_testbed_lm
 
 import askwell
-from askwell.answers.encode import EncodedRelation
+from askwell.answers.kinds import EncodedRelation
 from askwell.data.split import split_shares
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, BadOption, UsageError

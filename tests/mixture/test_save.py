@@ -16,7 +16,6 @@ from builders.specs import paper_spec
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
-from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
@@ -26,7 +25,7 @@ from askwell.mixture.description import About, model_card
 from askwell.mixture.learned_from import DevAnswers, LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import ONE_TOKEN, AnswerKind, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 
 P19 = RelationRecord(name="P19")

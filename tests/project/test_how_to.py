@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import askwell
+from askwell.training.history import TrainingProgress
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 PLAIN = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
@@ -23,7 +24,7 @@ def test_a_run_goes_to_tensorboard(tmp_path, monkeypatch):
     seen = []
 
     def quick(mixture, relation, progress):
-        def see(now: askwell.TrainingProgress) -> None:
+        def see(now: TrainingProgress) -> None:
             seen.append((now, kept["figures"](now)))
             progress(now)
 

@@ -8,10 +8,10 @@ from builders.worlds import PAIRS, TEMPLATES, frozen
 
 from askwell.answers.candidate_answers import CandidateAnswers
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture_spec import AnswerKind
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 

@@ -37,7 +37,7 @@ PLATEAU = TrainingSpec()
 
 
 def plan(spec=PLATEAU, *, facts=100, dev_facts=20, prompts=4, **more):
-    return schedule_of(spec, facts=facts, dev_facts=dev_facts, prompts=prompts, seed=0, **more)
+    return schedule_of(spec, fact_count=facts, dev_facts=dev_facts, prompts=prompts, seed=0, **more)
 
 
 def lines(*scores, facts=50):
@@ -171,7 +171,7 @@ def test_dev_scores_cost_little_of_a_run_of_many_prompts(prompts, dev_facts):
     """A score costs a third of the training on as many facts: all of them together at most an eighth, or there is one,
     which is a twelfth, or 32 facts."""
     spec = TrainingSpec()
-    asked = scored_dev_facts(spec, facts=320, dev_facts=dev_facts, prompts=prompts)
+    asked = scored_dev_facts(spec, fact_count=320, dev_facts=dev_facts, prompts=prompts)
     schedule = plan(spec, facts=320, dev_facts=asked, prompts=prompts)
     scores = sum(schedule.scores_dev(n) for n in range(1, len(schedule.ends) + 1))
     trained = schedule.pairs / prompts
@@ -194,7 +194,7 @@ def test_the_result_is_the_mean_over_the_last_steps():
     mixture, plain = new_mixture(), new_mixture()
     result = train(mixture, CAPITALS, spec)
     facts, _ = plain.encode(CAPITALS.train)
-    schedule = schedule_of(spec, facts=len(facts), dev_facts=len(CAPITALS.dev), prompts=len(TEMPLATES), seed=5)
+    schedule = schedule_of(spec, fact_count=len(facts), dev_facts=len(CAPITALS.dev), prompts=len(TEMPLATES), seed=5)
     scale = float(plain.lm.word_vectors(torch.arange(plain.lm.word_count)).std(0).mean())
     groups: list[dict[str, Any]] = [
         {"params": [plain.vectors], "lr": 0.2 * scale},

@@ -11,7 +11,7 @@ PAPER = TrainingSpec(recipe="paper")
 
 
 def plan(spec, *, facts=100, dev_facts=20, prompts=4, seed=0, **more):
-    return schedule_of(spec, facts=facts, dev_facts=dev_facts, prompts=prompts, seed=seed, **more)
+    return schedule_of(spec, fact_count=facts, dev_facts=dev_facts, prompts=prompts, seed=seed, **more)
 
 
 def steps_of(plan):
@@ -76,7 +76,7 @@ def test_dev_scores_cost_no_more_pairs_than_the_training():
 
 def test_a_dev_score_costs_no_more_than_a_sixth_of_the_stretch_or_a_twelfth_of_the_run():
     def scored(spec, **sizes):
-        return scored_dev_facts(spec, **{"facts": 300, "dev_facts": 1000, "prompts": 1, **sizes})
+        return scored_dev_facts(spec, **{"fact_count": 300, "dev_facts": 1000, "prompts": 1, **sizes})
 
     assert scored(TrainingSpec()) == 64, "64 / 3 is 128 / 6"
     assert scored(TrainingSpec(), dev_facts=60) == 60
@@ -95,7 +95,7 @@ def test_a_dev_score_costs_no_more_than_a_sixth_of_the_stretch_or_a_twelfth_of_t
 @pytest.mark.parametrize("prompts", [1, 2, 3])
 def test_dev_is_a_seventh_of_a_run_that_ends_by_itself_or_a_fifth_of_a_few_prompts(prompts):
     """A question costs a third of a pair that is trained on."""
-    asked = scored_dev_facts(TrainingSpec(), facts=320, dev_facts=1000, prompts=prompts)
+    asked = scored_dev_facts(TrainingSpec(), fact_count=320, dev_facts=1000, prompts=prompts)
     schedule = plan(TrainingSpec(), facts=320, dev_facts=asked, prompts=prompts)
     assert schedule.ends_by_itself
     scores = sum(schedule.scores_dev(n) for n in range(1, len(schedule.ends) + 1))

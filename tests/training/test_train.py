@@ -172,7 +172,7 @@ def test_early_stop_counts_epochs_since_the_best():
             HistoryLine(n, 10 * n, None, {"P@1": score, "log_loss": loss}, 2.0)
             for n, (score, loss) in enumerate(scores)
         ]
-        schedule = schedule_of(TrainingSpec(recipe="paper", **settings), facts=10, dev_facts=5, prompts=2, seed=0)
+        schedule = schedule_of(TrainingSpec(recipe="paper", **settings), fact_count=10, dev_facts=5, prompts=2, seed=0)
         return schedule.is_over(len(lines) - 1, lines)
 
     two = [(10.0, 3.0), (10.0, 2.0)]

@@ -142,7 +142,7 @@ def test_sentences_and_table_tell_score_control_gain_and_errors(cell):
 def test_of_enough_facts_calibration_and_abstention_are_told(cell, monkeypatch):
     monkeypatch.setattr("askwell.views.trust_figures.FEW", 6)
     told = " ".join(trust_sentences(cell))
-    assert "answers 50 % of the questions, and 50 % of these answers are wrong" in told
+    assert "answers 50.0 % of the 8 questions, and 50.0 % of these answers are wrong" in told
     # the mean of the six errors of test_measures_are_put_together
     assert "expected calibration error 33.3 %" in told
 

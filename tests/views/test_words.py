@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looked_at import TEMPLATES, trained_looking
 
-from askwell.answers.encode import ONE_TOKEN, AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite
 from askwell.evaluation import projection as nearest
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import ONE_TOKEN, AnswerKind, MixtureSpec
 from askwell.training import optimiser
 from askwell.views.printable import SPACE, visible
 from askwell.views.words import BlankPlace, PromptToken, brightness, nearest_words, notes_on_prompt

@@ -20,7 +20,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.answers.encode import AnswerKind
 from askwell.answers.likelihood import check_one_form, multiply
 from askwell.answers.search import (
     Continuations,
@@ -39,6 +38,7 @@ from askwell.lms.walks.past import KeptRows, Past, Paths
 from askwell.prompts.long_answers import LongAnswers, bytes_of_cached_token
 from askwell.prompts.pairs import Tuned
 from askwell.prompts.prompt_set import PromptSet
+from askwell.specs.mixture_spec import AnswerKind
 
 # The most bytes that are cached for the sentences of the questions searched at once.
 _KEPT_BYTES = 2**29

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from askwell.answers import listed
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind
 from askwell.answers.listed import ListedAnswers, best_first, combine
 from askwell.answers.reply import Replies
 from askwell.answers.strategy import BatchNotes
@@ -17,6 +16,7 @@ from askwell.answers.tree import candidate_log_probs
 from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import Words
 from askwell.prompts.prompt_set import PromptSet
+from askwell.specs.mixture_spec import AnswerKind
 
 _XS_AT_ONCE = 32
 

@@ -115,6 +115,14 @@ def _check_length(path: Path, number: int, word: str) -> None:
         raise BadFile(path, f"a candidate of {len(word):,} characters, more than {_LONGEST_CANDIDATE:,}", number)
 
 
+def candidates_of(words: Iterable[str]) -> Candidates:
+    """Return words as candidates."""
+    words = list(words)
+    if not words or not all(isinstance(word, str) for word in words):
+        raise BadOption(f"candidates are words, such as ['Paris', 'Rome']; got {str(words)[:60]}")
+    return Candidates("candidates", _distinct(word.strip() for word in words))
+
+
 def as_candidates(given: GivenCandidates) -> Candidates | None:
     """Convert words, labels with their words, a file, or `Candidates` to `Candidates`."""
     if given is None or isinstance(given, Candidates):
@@ -122,10 +130,7 @@ def as_candidates(given: GivenCandidates) -> Candidates | None:
     if isinstance(given, str | Path):
         return load_candidates(given)
     if not isinstance(given, Mapping):
-        words = list(given) if isinstance(given, Iterable) else [given]
-        if not words or not all(isinstance(word, str) for word in words):
-            raise BadOption(f"candidates are words, such as ['Paris', 'Rome']; got {str(words)[:60]}")
-        return Candidates("candidates", _distinct(word.strip() for word in words))
+        return candidates_of(given if isinstance(given, Iterable) else [given])
     found = []
     for label, words in given.items():
         of_label = list(words) if isinstance(words, Iterable) and not isinstance(words, str) else [words]

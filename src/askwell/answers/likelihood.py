@@ -179,8 +179,8 @@ def _product_of_steps(
     _, _, log_total = multiply(by_prompt, ends, exponents, one_end=answers.has_one_end)
     of_steps = of_target @ exponents - log_total
     total = of_steps.new_zeros(len(rows)).index_add(0, steps[0].pairs, of_steps)
-    log_lengths = encoded.kind.lengths_on(prompts.lm)
-    if log_lengths is None:
+    if not encoded.kind.log_lengths:
         return total
+    log_lengths = torch.tensor(encoded.kind.log_lengths, dtype=prompts.lm.parameter_dtype, device=prompts.lm.device)
     lengths = encoded.ys.lengths[prompts.pairs.y_places[0], rows]  # all prompts need y in one form
     return total + log_p_of_lengths(lengths, log_lengths)

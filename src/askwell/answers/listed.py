@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind, EncodedFacts
+from askwell.answers.encode import EncodedFacts
 from askwell.answers.likelihood import Likelihood, ReadOnce
 from askwell.answers.reply import LeftOutFact, PromptReply, Replies, Reply, form_of
 from askwell.answers.strategy import Answers, BatchNotes, Golds, Prior, PromptAnswers, Ranking, sum_dtype
@@ -22,6 +22,7 @@ from askwell.errors import NotFinite, NothingLeft
 from askwell.lms.batches import Words
 from askwell.prompts.prompt_set import PromptSet
 from askwell.prompts.weights import certainty_of
+from askwell.specs.mixture_spec import AnswerKind
 
 NOT_A_CANDIDATE = "y is not among the candidates"
 MOST_XS_OF_PRIOR = 500

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.encode import EncodedFacts
+from askwell.answers.encode import EncodedFacts, why_not
 from askwell.answers.greedy import greedy, writes_answers_out
 from askwell.answers.reply import PromptReply, Replies, Reply, RightAnswers
 from askwell.answers.search import FoundAnswer, FoundAnswers, SearchLimits
@@ -182,7 +182,7 @@ class OpenAnswers(Answers):
         """Return those of some ys that can be answers, with their spellings, log p(y | t, x) and log p(y | x, r); not
         for products. Weights that do not depend on x can replace the mixture's."""
         prompts, lm = self.prompts, self.prompts.lm
-        reasons = self.kind.why_not(prompts, TokenisedTexts(ys, lm.wording))
+        reasons = why_not(self.kind, prompts, TokenisedTexts(ys, lm.wording))
         texts = self.spelt_texts([y for y, reason in zip(ys, reasons, strict=True) if reason is None])
         words = words_of(list(texts), lm.wording, lm.device)
         if log_weights is None:
@@ -305,7 +305,7 @@ class OpenAnswers(Answers):
     def majority(self, relation: Relation) -> "OpenPrior":
         """Return the ys of train by how often they occur there, without those that cannot be answers."""
         ys = list(dict.fromkeys(fact.y for fact in relation.train))
-        reasons = self.kind.why_not(self.prompts, TokenisedTexts(ys, self.prompts.lm.wording))
+        reasons = why_not(self.kind, self.prompts, TokenisedTexts(ys, self.prompts.lm.wording))
         texts = self.spelt_texts([y for y, reason in zip(ys, reasons, strict=True) if reason is None])
         counts = Counter(texts[fact.y] for fact in relation.train if fact.y in texts)
         if not counts:

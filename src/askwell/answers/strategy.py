@@ -1,7 +1,7 @@
 """The interface through which all mixtures answer: with one token, among candidates, or with strings of any length.
 
 Training, evaluation, asking and serving call an `Answers` without knowing its kind. `OneTokenAnswers`,
-`CandidateAnswers` and `OpenAnswers` are the existing ones; a new one takes a subclass and a line in `asking.py`.
+`CandidateAnswers` and `OpenAnswers` are the existing ones; a new one takes a subclass and a line in `kinds.py`.
 """
 
 import random
@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind, EncodedFacts
+from askwell.answers.encode import EncodedFacts
 from askwell.answers.likelihood import Likelihood, ReadOnce, likelihood, read_once
 from askwell.answers.reply import LeftOutFact, PromptReply, Replies
 from askwell.data.facts import Fact, Relation
@@ -25,7 +25,7 @@ from askwell.errors import NothingLeft, UsageError
 from askwell.lms.batches import PLACES, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.prompts.prompt_set import PromptSet
-from askwell.specs.mixture_spec import AnswersName
+from askwell.specs.mixture_spec import AnswerKind, AnswersName
 
 _FACTS_READ_AT_ONCE = 64
 # The most log-probabilities that a product holds at once, for all prompts.
@@ -181,6 +181,11 @@ class Answers(ABC):
 
     def label_of(self, y: str) -> str | None:  # noqa: ARG002 - there are no labels unless a subclass has them
         """Return the label that y is, or is a word of; None if there is none."""
+        return None
+
+    def numbers_of(self, ys: Sequence[str]) -> list[int | None] | None:  # noqa: ARG002 - unless a subclass has a list
+        """Return the number of each y in the list of answers, None for one that is not in it; None if there is no
+        list."""
         return None
 
     # ── encoding ──────────────────────────────────────────────────────────────────────────────────────────────────

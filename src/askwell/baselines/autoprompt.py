@@ -217,23 +217,23 @@ class TriggerSearch:
         self.history.append(record)
         return float(best_loss), record
 
-    def estimates(self, tokens: Sequence[int], row: int, facts: Int[Tensor, " facts"]) -> Float[Tensor, " words"]:
+    def estimates(self, tokens: Sequence[int], row: int, rows: Int[Tensor, " facts"]) -> Float[Tensor, " words"]:
         """Estimate to first order what each word in place of the token at a row would add to these facts' mean loss:
         gradient · (word − current)."""
         set_tokens(self._mixture, tokens)
         vectors = self._mixture.vectors
         vectors.grad = None
-        for chunk in facts.split(self._objective.facts_at_once):
-            (self._objective.loss(chunk).to_minimise / len(facts)).backward()
+        for chunk in rows.split(self._objective.facts_at_once):
+            (self._objective.loss(chunk).to_minimise / len(rows)).backward()
         assert vectors.grad is not None
         gradient = vectors.grad[row]
         return self._words.to(gradient.dtype) @ gradient - vectors.detach()[row] @ gradient
 
     @torch.no_grad()
-    def _loss(self, facts: Int[Tensor, " facts"]) -> float:
+    def _loss(self, rows: Int[Tensor, " facts"]) -> float:
         """Compute the mean -log p(y | x) of these facts with the current prompt."""
-        chunks = facts.split(self._objective.facts_at_once)
-        return sum(self._objective.loss(chunk).negative_log_likelihood for chunk in chunks) / len(facts)
+        chunks = rows.split(self._objective.facts_at_once)
+        return sum(self._objective.loss(chunk).negative_log_likelihood for chunk in chunks) / len(rows)
 
     def _unwanted(self, tokens: Sequence[int]) -> list[int]:
         """Return the rows of disallowed triggers: masks, and words of a given prompt that the filters exclude."""

@@ -112,23 +112,23 @@ def _need_place(place: Path) -> None:
 class _Loss:
     """The loss of train facts, with gradients into all weights of the LM."""
 
-    def __init__(self, mixture: Mixture, facts: EncodedFacts) -> None:
-        self.lm, self._facts, self._mixture = mixture.lm, facts, mixture
+    def __init__(self, mixture: Mixture, encoded: EncodedFacts) -> None:
+        self.lm, self._facts, self._mixture = mixture.lm, encoded, mixture
         prompt = mixture.prompts[0]
         mask = self.lm.tokenizer.mask_token_id
         self._table = QuestionTable(
             [prompt.question], [prompt.tokens.x_place], token_rows([prompt]), mask, self.lm.device
         )
         self._ids = torch.tensor(prompt.token_ids, dtype=torch.long, device=self.lm.device)
-        self._golds = facts.gold_tokens[PLACES.index(prompt.tokens.y_place)]
+        self._golds = encoded.gold_tokens[PLACES.index(prompt.tokens.y_place)]
 
-    def __call__(self, facts: Int[Tensor, " facts"]) -> Float[Tensor, ""]:
+    def __call__(self, rows: Int[Tensor, " facts"]) -> Float[Tensor, ""]:
         """Compute the sum of -log p(y | x) over the facts with these numbers."""
         words = self.lm.word_vectors(self._ids)
         if self._facts.kind.is_long:
-            return -gold_log_probs(self._mixture, self._facts, facts, words).sum()
-        batch = self._table.batch(self._facts.xs, facts, torch.zeros_like(facts))
-        log_probs, _ = self.lm.log_probs_of(batch, words, None, self._golds[facts], use_walk=False)
+            return -gold_log_probs(self._mixture, self._facts, rows, words).sum()
+        batch = self._table.batch(self._facts.xs, rows, torch.zeros_like(rows))
+        log_probs, _ = self.lm.log_probs_of(batch, words, None, self._golds[rows], use_walk=False)
         return -log_probs.sum()
 
 

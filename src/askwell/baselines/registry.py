@@ -113,8 +113,8 @@ def _mixture_of(name: BaselineName, **given: Any) -> MixtureSpec:
     baseline = BASELINES[name]
     if baseline.how == "searched":
         refused = f"{name} only searches with answers that are one token of the LM"
-        if given.get("answers") == "any-length":
-            raise _bad(f"`answers` any-length: {refused}", "answers")
+        if (answers := given.get("answers", "auto")) not in ("auto", "one-token"):
+            raise _bad(f"`answers` {answers}: {refused}", "answers")
         if "longest_answer" in given:
             raise _bad(f"`longest_answer`: {refused}", "longest_answer")
         given["answers"] = "one-token"

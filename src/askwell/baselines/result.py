@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from askwell.answers.encode import EncodedRelation
+from askwell.answers.kinds import EncodedRelation
 from askwell.answers.reply import count_reasons
 from askwell.mixture.description import About
 from askwell.mixture.learned_from import LearnedFrom, RelationRecord
@@ -68,13 +68,13 @@ class BaselineRun:
         return self.about.learned_from or LearnedFrom()
 
 
-def about_learning(mixture: Mixture, facts: EncodedRelation, dev: Mapping[str, Any], **more: Any) -> About:
+def about_learning(mixture: Mixture, encoded: EncodedRelation, dev: Mapping[str, Any], **more: Any) -> About:
     """Return what a mixture was learned from, with `more` about how, and its scores on dev."""
     learned_from = LearnedFrom(
-        train_facts=len(facts.split("train")),
-        dev_facts=len(facts.split("dev")),
-        left_out={split: count_reasons(facts.left_out(split)) for split in ("train", "dev")},
+        train_facts=len(encoded.split("train")),
+        dev_facts=len(encoded.split("dev")),
+        left_out={split: count_reasons(encoded.left_out(split)) for split in ("train", "dev")},
         **more,
     )
-    scores = {"dev": {**dev, "vocabulary": mixture.answering(kind=facts.kind).vocabulary}}
-    return About(relation=RelationRecord.of(facts.relation), learned_from=learned_from, scores=scores)
+    scores = {"dev": {**dev, "vocabulary": mixture.answering(kind=encoded.kind).vocabulary}}
+    return About(relation=RelationRecord.of(encoded.relation), learned_from=learned_from, scores=scores)

@@ -136,7 +136,7 @@ def _asking_like(own: MixtureSpec, asked: MixtureSpec | None, seed: int) -> Mixt
     """Return a baseline's own mixture with the answers, the beginning of sentences, the lead-in and, where possible,
     the number of examples that were asked for, so that it asks the same questions in its own way."""
     names: tuple[str, ...] = ("answers", "longest_answer", "begin", "lead_in")
-    if asked is not None and own.combine != "product" and (asked.shots or (asked.shots == 0 and not own.shots)):
+    if asked is not None and not own.keeps_words and (asked.shots or (asked.shots == 0 and not own.shots)):
         names += ("shots", "shot_separator", "shot_draws")
     shared = {} if asked is None else {name: getattr(asked, name) for name in names}
     return own.model_copy(update={**shared, "seed": seed})

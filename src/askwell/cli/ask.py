@@ -176,9 +176,7 @@ def _note_left_out_candidates(mixture: "Mixture", candidates: "Candidates") -> N
     left_out = answers.candidates_left_out
     if left_out:
         named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
-        long = "which the LM cannot spell within the longest allowed answer"
-        why = long if answers.name == "any-length" else "which are not one token of the LM"
-        note(f"{len(left_out)} of {len(candidates.words)} candidates left out, {why}: {named}")
+        note(f"{len(left_out)} of {len(candidates.words)} candidates left out, which {answers.kind.why_not}: {named}")
 
 
 def evaluate(

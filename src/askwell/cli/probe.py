@@ -11,6 +11,7 @@ from askwell.cli.options import Data, Flag, Json, Prompts, Seed
 from askwell.cli.terminal import note, note_loading, print_json, say, show_document
 from askwell.errors import BadOption, Failure
 from askwell.files import need_writable_folder
+from askwell.specs.mixture_spec import AnswersChoice
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def probe(
     prompts: Prompts = None,
     facts: Annotated[int, Parameter(validator=validators.Number(gte=1, lt=2**63))] = 150,
     settings: Annotated[list[_Setting] | None, Parameter(negative="", consume_multiple=True)] = None,
-    answers: Literal["auto", "one-token", "any-length"] = "auto",
+    answers: AnswersChoice = "auto",
     seed: Seed = 0,
     workers: Annotated[int | None, Parameter(validator=validators.Number(gte=1, lte=1024))] = None,
     plan: Flag = False,

@@ -222,20 +222,20 @@ def print_run(record: RunRecord, folder: Path, relation: Relation, *, json: bool
     say(*lines)
 
 
-def note_few(score: float, facts: int, relation: Relation, *, can_fold: bool = True) -> None:
+def note_few(score: float, fact_count: int, relation: Relation, *, can_fold: bool = True) -> None:
     """Note between which values P@1 lies for all that few facts show, and how to score more; nothing for enough of
     them."""
-    if facts >= FEW:
+    if fact_count >= FEW:
         return
     rule = relation.origin.split_by or ""
     is_split_here, read = relation.origin.seed is not None and fold_of(rule) is None, len(relation)
     groups = len({fact.y if rule.startswith("distinct-y") else fact.x for fact in relation})
     way_out = ""
-    if is_split_here and can_fold and facts < read:
+    if is_split_here and can_fold and fact_count < read:
         way_out = f"; --folds {min(5, groups)} scores every fact of the file once"
-    elif is_split_here and facts < 4 * read // 10:
+    elif is_split_here and fact_count < 4 * read // 10:
         way_out = "; a split such as --split-ratio 50-10-40 tests on more"
-    note(f"WARNING: {doubt(round(score / 100 * facts), facts)}{way_out}")
+    note(f"WARNING: {doubt(round(score / 100 * fact_count), fact_count)}{way_out}")
 
 
 def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:

@@ -149,9 +149,9 @@ class SetAudit:
         }
 
 
-def audit_set(facts: FactSet) -> SetAudit:
+def audit_set(relations: FactSet) -> SetAudit:
     """Return the audit of a set of relations, or of one."""
-    return SetAudit(facts.name, tuple(map(audit_relation, facts.relations)))
+    return SetAudit(relations.name, tuple(map(audit_relation, relations.relations)))
 
 
 def majority_y(train: Sequence[Fact]) -> str:
@@ -244,29 +244,29 @@ def clean_splits(splits: SplitLines) -> SplitLines:
     return clean
 
 
-def _without(facts: dict[Fact, None], others: set[Fact]) -> tuple[Fact, ...]:
-    return tuple(fact for fact in facts if fact not in others)
+def _without(left: dict[Fact, None], others: set[Fact]) -> tuple[Fact, ...]:
+    return tuple(fact for fact in left if fact not in others)
 
 
-def write_clean(facts: FactSet, folder: Path) -> dict[str, Any]:
+def write_clean(relations: FactSet, folder: Path) -> dict[str, Any]:
     """Write clean splits into a new folder, and audit.json, which it also returns: the set they were made from, how
     many leaked facts and repeated lines of each split were removed, and the audit of what is left.
 
     A set gets a folder for each relation, a single relation is written into the folder itself; --facts takes both.
     """
     need_new_folder(folder)
-    clean = replace(facts, relations=tuple(map(clean_splits, facts.relations)))
-    before, after = audit_set(facts), audit_set(clean)
+    clean = replace(relations, relations=tuple(map(clean_splits, relations.relations)))
+    before, after = audit_set(relations), audit_set(clean)
     lines, left, repeated = before.by_split("facts"), after.by_split("facts"), before.by_split("duplicates")
     report = {
-        "made_from": facts.name,
+        "made_from": relations.name,
         "leaks_removed": {split: lines[split] - repeated[split] - left[split] for split in SPLITS},
         "repeated_removed": repeated,
         "audit": after.as_json(),
     }
     files = {"audit.json": json.dumps(report, ensure_ascii=False, indent=2) + "\n"}
     for relation in clean.relations:
-        inside = "" if facts.is_single else f"{relation.name}/"
+        inside = "" if relations.is_single else f"{relation.name}/"
         for split, of_split in relation.splits.items():
             files[f"{inside}{split}.jsonl"] = facts_jsonl(of_split)
     write_folder(folder, files)

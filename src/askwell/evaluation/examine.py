@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedRelation
+from askwell.answers.kinds import EncodedRelation
 from askwell.answers.reply import no_facts_left
 from askwell.answers.strategy import Prior, PromptAnswers, Ranking
 from askwell.data.facts import Fact, Relation, SplitName
@@ -41,16 +41,16 @@ class AskedFacts:
         relation: Relation,
         split: SplitName,
         candidates: Candidates | None = None,
-        facts: EncodedRelation | None = None,
+        encoded: EncodedRelation | None = None,
         *,
         best_only: bool = False,
     ) -> None:
         candidates = candidates or mixture.candidates
-        facts = facts or mixture.encode_relation(relation, candidates=candidates)
-        self.relation, self.split, self.answers = relation, split, mixture.answering(candidates, facts.kind)
+        encoded = encoded or mixture.encode_relation(relation, candidates=candidates)
+        self.relation, self.split, self.answers = relation, split, mixture.answering(candidates, encoded.kind)
         self.answers.best_only = best_only
-        self.encoded, others = self.answers.choose(facts.split(split))
-        self.left_out = (*facts.left_out(split), *others)
+        self.encoded, others = self.answers.choose(encoded.split(split))
+        self.left_out = (*encoded.left_out(split), *others)
         if not len(self.encoded):
             raise no_facts_left(f"{split} facts of {relation.name}", self.left_out)
 
@@ -108,7 +108,7 @@ class Examination:
     mixture: Mixture
     relation: Relation
     candidates: Candidates | None
-    facts: EncodedRelation
+    encoded: EncodedRelation
     evaluations: dict[SplitName, Evaluation]
     controls: Controls
     prompt_answers: PromptAnswers | None
@@ -127,7 +127,7 @@ def examine(
     candidates: Candidates | None = None,
     top: int = 10,
     best_only: bool = False,
-    facts: EncodedRelation | None = None,
+    encoded: EncodedRelation | None = None,
     controls: bool = True,
     prompts: bool = True,
     seed: int = 0,
@@ -138,12 +138,12 @@ def examine(
     Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
     the answers of each prompt are not recorded. `top` answers to each fact are kept; with 0, ranks among answers of any
     length are found faster; with `best_only`, only the best of them are searched for, and later ranks are bounds."""
-    facts = facts or mixture.encode_relation(relation, candidates=candidates or mixture.candidates)
+    encoded = encoded or mixture.encode_relation(relation, candidates=candidates or mixture.candidates)
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}
     for split in dict.fromkeys([*splits, CHOSEN_ON] if controls else splits):
         try:
-            asked[split] = AskedFacts(mixture, relation, split, candidates, facts, best_only=best_only)
+            asked[split] = AskedFacts(mixture, relation, split, candidates, encoded, best_only=best_only)
         except NothingLeft as nothing:
             if split == splits[0]:
                 raise
@@ -183,7 +183,7 @@ def examine(
         mixture,
         relation,
         candidates,
-        facts,
+        encoded,
         evaluations,
         controls=Controls(descriptions, outcomes, {**lacking, **(missing if controls else {})}),
         prompt_answers=None if noted is None else noted.of(asked["test"].first_rows),
@@ -199,7 +199,7 @@ def evaluate_split(
     *,
     candidates: Candidates | None = None,
     top: int = 10,
-    facts: EncodedRelation | None = None,
+    encoded: EncodedRelation | None = None,
     progress: Progress = None,
 ) -> Evaluation:
     """Score a mixture on the facts of a split, with the `top` most probable answers to each, and no controls."""
@@ -209,7 +209,7 @@ def evaluate_split(
         [split],
         candidates=candidates,
         top=top,
-        facts=facts,
+        encoded=encoded,
         controls=False,
         prompts=False,
         progress=progress,

@@ -74,7 +74,7 @@ def project(mixture: Mixture) -> Mixture:
 
     The prompts' weights and the temperature are kept; perturbations of deeper layers have no words, and are dropped.
     """
-    if mixture.spec.combine == "product":
+    if mixture.spec.keeps_words:
         raise BadOption("a product of experts keeps its prompts hard: there is nothing to project")
     spec = mixture.spec.model_copy(update={"deep": False})
     templates = [prompt.template for prompt in mixture.prompts[:: spec.copies]]
@@ -101,7 +101,7 @@ def projection_of(examination: Examination, progress: Progress = None) -> Projec
         relation,
         candidates=examination.candidates,
         top=0,
-        facts=examination.facts,
+        encoded=examination.encoded,
         progress=progress,
     )
     original = original_tokens(mixture.prompts)

@@ -27,7 +27,7 @@ from askwell.evaluation.metrics import (
 )
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import wilson_interval
-from askwell.specs.mixture_spec import AnswersName, Match
+from askwell.specs.mixture_spec import ANSWERS_IN_WORDS, AnswersName, Match
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.to_files import AsFrame, Records
@@ -45,11 +45,11 @@ FEW = 30
 """With fewer facts, a score says little, so that its interval is shown with it."""
 
 
-def doubt(right: int, facts: int, split: str = "test") -> str:
+def doubt(right: int, fact_count: int, split: str = "test") -> str:
     """Say between which values P@1 lies for all that so few facts show."""
-    low, high = wilson_interval(right, facts)
+    low, high = wilson_interval(right, fact_count)
     return (
-        f"{counted(facts, f'{split} fact')}: P@1 on more of them may lie anywhere between {100 * low:.1f} and "
+        f"{counted(fact_count, f'{split} fact')}: P@1 on more of them may lie anywhere between {100 * low:.1f} and "
         f"{100 * high:.1f} (95 % interval)"
     )
 
@@ -364,7 +364,7 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
         tuple(outcome for evaluation in evaluations for outcome in evaluation.outcomes),
         tuple(fact for evaluation in evaluations for fact in evaluation.left_out),
         first.candidates_left_out,
-        "any-length" if any(evaluation.answers == "any-length" for evaluation in evaluations) else "one-token",
+        max((evaluation.answers for evaluation in evaluations), key=[*ANSWERS_IN_WORDS].index),
         added([evaluation.labels for evaluation in evaluations]),
         pairs_together([evaluation.ranked_pairs for evaluation in evaluations]),
     )

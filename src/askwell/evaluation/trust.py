@@ -287,15 +287,11 @@ def trust_of(
 
 def _known(examination: "Examination", answers: "PromptAnswers") -> KnownShare | None:
     """Estimate how many x's are known; None if what each prompt answers is not known for sure."""
-    from askwell.answers.listed import ListedAnswers
-
     mixture, outcomes = examination.mixture, examination.evaluations["test"].outcomes
-    among = mixture.answering(examination.candidates, examination.facts.kind)
-    if not isinstance(among, ListedAnswers):
-        return None
+    among = mixture.answering(examination.candidates, examination.encoded.kind)
     numbers = [among.numbers_of(of_x[0].golds) for of_x in outcomes_by_x(outcomes)]
-    golds = [{number for number in of_x if number is not None} for of_x in numbers]
-    return known_share(given_answers(answers), golds)
+    golds = [{number for number in of_x if number is not None} for of_x in numbers if of_x is not None]
+    return known_share(given_answers(answers), golds) if among.is_listed else None
 
 
 def at_risk(dev: Sequence[Outcome], test: Sequence[Outcome], risk: float, confidence: float | None = None) -> AtRisk:
@@ -320,7 +316,7 @@ def at_risk(dev: Sequence[Outcome], test: Sequence[Outcome], risk: float, confid
 
 
 def _why_not_projected(mixture: "Mixture") -> str | None:
-    if mixture.spec.combine == "product":
+    if mixture.spec.keeps_words:
         return "the prompts of a product are words already"
     starts_as_words = mixture.spec.initial == "words" and mixture.spec.noise == 0
     is_moved = not mixture.vectors.equal(mixture.initial_vectors)

@@ -318,33 +318,33 @@ def _says(fact: Answered, tuned: Sequence[Outcome]) -> float:
     return sum(one.answers[:1] == (fact.y,) for one in others) / len(others) if others else 0.0
 
 
-def _counted(facts: Sequence[Answered]) -> dict[Verdict, int]:
-    counts = Counter(one.verdict for one in facts)
+def _counted(answered: Sequence[Answered]) -> dict[Verdict, int]:
+    counts = Counter(one.verdict for one in answered)
     return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
-def _parted(facts: Sequence[Answered], label: Callable[[Answered], str]) -> dict[str, dict[Verdict, int]]:
+def _parted(answered: Sequence[Answered], label: Callable[[Answered], str]) -> dict[str, dict[Verdict, int]]:
     parts: dict[str, list[Answered]] = {}
-    for one in facts:
+    for one in answered:
         parts.setdefault(label(one), []).append(one)
     return {name: _counted(parts[name]) for name in sorted(parts)}
 
 
 def _all_parts(
-    facts: Sequence[Answered],
+    answered: Sequence[Answered],
     frequency: Mapping[tuple[str, str], int] | None,
     kinds: Mapping[str, str],
     forgotten: Collection[FactKey],
 ) -> dict[str, dict[str, dict[Verdict, int]]]:
-    parts = {"relation": _parted(facts, lambda one: one.relation)}
-    if any(one.relation in kinds for one in facts):
-        parts["kind of relation"] = _parted(facts, lambda one: kinds.get(one.relation, "not known"))
-    parts["words of y"] = _parted(facts, lambda one: str(min(len(one.y.split()), 4)).replace("4", "4 or more"))
+    parts = {"relation": _parted(answered, lambda one: one.relation)}
+    if any(one.relation in kinds for one in answered):
+        parts["kind of relation"] = _parted(answered, lambda one: kinds.get(one.relation, "not known"))
+    parts["words of y"] = _parted(answered, lambda one: str(min(len(one.y.split()), 4)).replace("4", "4 or more"))
     if frequency is not None:
-        parts["frequency of y"] = _parted(facts, lambda one: _frequency(frequency.get((one.relation, one.y), 0)))
+        parts["frequency of y"] = _parted(answered, lambda one: _frequency(frequency.get((one.relation, one.y), 0)))
     if forgotten:
         parts["made to forget"] = _parted(
-            facts, lambda one: "yes" if (one.relation, one.x, one.y) in forgotten else "no"
+            answered, lambda one: "yes" if (one.relation, one.x, one.y) in forgotten else "no"
         )
     return parts
 

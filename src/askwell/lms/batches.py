@@ -258,26 +258,26 @@ class QuestionTable:
             self._after_x = torch.tensor(after, device=device)
 
     def lengths(
-        self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], *, answer: int = 0
+        self, xs: Words, rows: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], *, answer: int = 0
     ) -> Int[Tensor, " pairs"]:
         """Return the number of tokens of each pair in its longest stack, with an answer of this many tokens at y."""
-        x_lengths = xs.lengths[self._x_places[prompts], facts]
+        x_lengths = xs.lengths[self._x_places[prompts], rows]
         each = [table.lengths(prompts, x_lengths) + answer * table.has_y for table in self._streams.values()]
         return torch.stack(each).amax(0)
 
     def first_reads(
-        self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+        self, xs: Words, rows: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Int[Tensor, " pairs"]:
         """Return the first position of each pair that is read."""
-        x_lengths = xs.lengths[self._x_places[prompts], facts]
+        x_lengths = xs.lengths[self._x_places[prompts], rows]
         return self._read_at[prompts] + x_lengths * self._read_after_x[prompts]
 
-    def batch(self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Batch:
+    def batch(self, xs: Words, rows: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Batch:
         """Return the batch of pairs (facts[i], prompts[i]), where a fact is named by the place of its x in `xs`."""
         places = self._x_places[prompts]
-        x_ids, x_lengths = xs.ids[places, facts], xs.lengths[places, facts]
+        x_ids, x_lengths = xs.ids[places, rows], xs.lengths[places, rows]
         streams = {stack: table.batch(prompts, x_ids, x_lengths) for stack, table in self._streams.items()}
-        read_from = self.first_reads(xs, facts, prompts)
+        read_from = self.first_reads(xs, rows, prompts)
         pairs = torch.arange(len(prompts), device=prompts.device)
         if not self.reads_x and self._after_x is None:
             return Batch(streams, pairs, read_from)
@@ -295,12 +295,12 @@ class QuestionTable:
         return x_lengths * self.reads_x + after
 
     def answer_batch(
-        self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], ys: AnswerTokens
+        self, xs: Words, rows: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], ys: AnswerTokens
     ) -> Batch:
         """Return the batch of pairs with these tokens at y, read where `ys` says."""
         places = self._x_places[prompts]
-        x_lengths = xs.lengths[places, facts]
-        plain = self.batch(xs, facts, prompts)
+        x_lengths = xs.lengths[places, rows]
+        plain = self.batch(xs, rows, prompts)
         streams = {
             stack: table.with_answers(plain.streams[stack], prompts, x_lengths, ys)
             for stack, table in self._streams.items()
@@ -310,11 +310,11 @@ class QuestionTable:
         return Batch(streams, pairs.repeat_interleave(ys.reads), read_positions)
 
     def x_targets(
-        self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+        self, xs: Words, rows: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Int[Tensor, " reads"]:
         """Return the tokens of x, and those after it that are read, in the order in which `batch` reads them."""
         places = self._x_places[prompts]
-        ids, x_lengths = xs.ids[places, facts], xs.lengths[places, facts]
+        ids, x_lengths = xs.ids[places, rows], xs.lengths[places, rows]
         of_x = (x_lengths * self.reads_x)[:, None]
         at = torch.arange(self.most_reads(xs), device=ids.device).expand(len(ids), -1)
         targets = torch.where(at < of_x, _at(ids, at), _at(self._last.right_ids[prompts], at - of_x))

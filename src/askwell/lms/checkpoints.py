@@ -136,6 +136,24 @@ def public_name(name: str | Path) -> str:
     return path.resolve().name if path.exists() else str(name)
 
 
+def _located(name: str) -> tuple[str, Path | None, dict[str, str]]:
+    """Return what transformers loads, the folder that it is in, if it is one, and the options of a GGUF file."""
+    if not is_utf8(public_name(name)):
+        raise LMUnavailable(f"`lm` {name}: its name is not UTF-8; rename it")
+    path = Path(name)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise LMUnavailable(f"`lm` {name}: there is no such file. {_WITHOUT_HUB}")
+        return str(path.parent), None, {"gguf_file": path.name}
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise LMUnavailable(f"`lm` {name}: the folder holds no config.json, so it is not a transformers checkpoint")
+        return name, path, {}
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+        raise LMUnavailable(f"`lm` {name}: there is no such folder or file. {_WITHOUT_HUB}")
+    return name, None, {}
+
+
 def load_checkpoint_files(
     name: str,
     revision: str | None,
@@ -146,19 +164,7 @@ def load_checkpoint_files(
 
     A tokenizer that is given replaces the stored one.
     """
-    if not is_utf8(public_name(name)):
-        raise LMUnavailable(f"`lm` {name}: its name is not UTF-8; rename it")
-    path, source, folder, gguf = Path(name), name, None, {}
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise LMUnavailable(f"`lm` {name}: there is no such file. {_WITHOUT_HUB}")
-        source, gguf = str(path.parent), {"gguf_file": path.name}
-    elif path.is_dir():
-        if not (path / "config.json").is_file():
-            raise LMUnavailable(f"`lm` {name}: the folder holds no config.json, so it is not a transformers checkpoint")
-        folder = path
-    elif name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
-        raise LMUnavailable(f"`lm` {name}: there is no such folder or file. {_WITHOUT_HUB}")
+    source, folder, gguf = _located(name)
     try:
         reach = {}
         if not gguf and folder is None:
@@ -186,7 +192,7 @@ def load_checkpoint_files(
         raise LMUnavailable(f"`lm` {name}: {error}", **error.options) from None
     except Exception as error:  # broken files cause all kinds of errors in several libraries
         raise LMUnavailable(_explain(name, error)) from error
-    if gguf and tokenizer is None and used.bos_token is not None and _begins_with_bos(path):
+    if gguf and tokenizer is None and used.bos_token is not None and _begins_with_bos(Path(name)):
         used.add_bos_token = True
     vectors = model.get_input_embeddings().weight.shape[0]
     if (largest := _largest(used, stored=tokenizer is None)) >= vectors:

@@ -93,8 +93,9 @@ def set_threads(threads: int | None) -> int:
 def limited_threads(count: int | None) -> Generator[None]:
     """Let torch use that many CPU threads in the block; None leaves their number as it is."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
     try:
+        if count is not None:
+            torch.set_num_threads(count)
         yield
     finally:
         torch.set_num_threads(before)

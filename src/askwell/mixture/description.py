@@ -9,7 +9,6 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from pydantic import BaseModel, ConfigDict, Field
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind
 from askwell.data.facts import Fact
 from askwell.data.templates import Template, parse_template
 from askwell.files import hash_json
@@ -17,7 +16,7 @@ from askwell.lms.identity import LMIdentity
 from askwell.mixture.learned_from import DevAnswers, LearnedFrom, RelationRecord
 from askwell.mixture.transfer import Transferred
 from askwell.prompts.prompt_set import PromptSet
-from askwell.specs.mixture_spec import NO_LEAD_IN, SettledMixtureSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, AnswerKind, SettledMixtureSpec
 from askwell.views.document import Block, Paragraph, Points, Section, table
 from askwell.views.printable import NONE, counted, visible
 from askwell.views.to_files import markdown_escaped, markdown_section

@@ -9,19 +9,10 @@ from huggingface_hub import ModelCard, ModelHubMixin
 from jaxtyping import Float
 from torch import Tensor
 
-from askwell.answers.asking import answers_for
-from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.encode import (
-    AnswerKind,
-    EncodedFacts,
-    EncodedRelation,
-    LeftOutFact,
-    encode_facts,
-    kind_of_facts,
-    kind_without_facts,
-)
-from askwell.answers.listed import ListedAnswers
-from askwell.answers.reply import AllReplies, Replies
+from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates, candidates_of
+from askwell.answers.encode import EncodedFacts, encode_facts
+from askwell.answers.kinds import EncodedRelation, answers_among, answers_for, kind_of_facts, kind_without_facts
+from askwell.answers.reply import AllReplies, LeftOutFact, Replies
 from askwell.answers.strategy import Answers
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import as_relation
@@ -43,7 +34,7 @@ from askwell.mixture.transfer import Transferred, are_copies, carry_over
 from askwell.prompts.context import Shown, settle
 from askwell.prompts.prompt import LeftOutPrompt
 from askwell.prompts.prompt_set import PromptSet
-from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, AnswerKind, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.to_text import Bar, ShowsItself
@@ -257,10 +248,9 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         without gradients, and not normalised; -inf for a y that cannot be an answer. An x that cannot be asked is an
         error."""
         try:
-            answers = self.answering(as_candidates(ys))
+            answers = answers_among(self, self.answer_kind or kind_without_facts(self), candidates_of(ys))
         except NothingLeft:
             return self.vectors.new_full((len(xs), len(ys)), -torch.inf)
-        assert isinstance(answers, ListedAnswers)
         return answers.of_each(xs, ys)
 
     @checked
@@ -303,7 +293,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         other.left_out_prompts += plain.left_out_prompts
         other.transferred = carry_over(self, other, numbers)
         other.candidates = self.candidates
-        if are_copies(self.lm, lm) or (self.answer_kind is not None and not self.answer_kind.any_length):
+        if are_copies(self.lm, lm) or (self.answer_kind is not None and self.answer_kind.fits_any_lm):
             other.answer_kind = self.answer_kind
             if other.lengths is not None and self.lengths is not None:
                 other.lengths.load_state_dict(self.lengths.state_dict())

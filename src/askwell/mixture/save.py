@@ -17,7 +17,6 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import AnswerKind
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import read_bytes, read_saved, read_text, run_like, write_whole
 from askwell.lms.checkpoints import hub_options as reach_of_hub
@@ -36,6 +35,7 @@ from askwell.mixture.learned_from import (
     TOKENIZER_PATH,
 )
 from askwell.prompts.prompt_set import PromptSet
+from askwell.specs.mixture_spec import AnswerKind
 
 
 def write_mixture(

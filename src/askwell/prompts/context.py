@@ -57,7 +57,7 @@ _DEV_FACTS = 256
 
 def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> list[Fact]:
     """Return the distinct facts that can be examples: x and y have tokens, and y has no more than answers may have."""
-    longest = 1 if spec.answers == "one-token" else spec.longest_answer
+    longest = spec.most_tokens or 1
     distinct = list(dict.fromkeys(facts))
     xs, ys = (
         TokenisedTexts([getattr(fact, side) for fact in distinct], lm.wording, {Place.SPACED}) for side in ("x", "y")
@@ -127,7 +127,7 @@ def _that_fit(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Shown, 
 def _room(lm: FrozenLM, spec: MixtureSpec, relation: Relation) -> dict[Place, int]:
     """Return the number of tokens that the longest x at each place and the longest answer take."""
     xs = {fact.x for split in relation.splits.values() for fact in split}
-    answer = 0 if spec.answers == "one-token" else spec.longest_answer
+    answer = spec.most_tokens or 0
     lengths = TokenisedTexts(sorted(xs), lm.wording).lengths
     return {place: answer + int(lengths[number].max()) for number, place in enumerate(PLACES)}
 
@@ -145,7 +145,7 @@ def _dev_log_losses(
         )
     facts = [facts[n] for n in torch.linspace(0, len(facts) - 1, min(_DEV_FACTS, len(facts))).round().long().tolist()]
     opened = [with_context(lm, prompt, spec, own) for prompt, own in zip(prompts, examples, strict=True)]
-    log_probs = _untuned_log_probs(lm, opened, facts, one_token=spec.answers == "one-token")
+    log_probs = _untuned_log_probs(lm, opened, facts, one_token=spec.most_tokens is None)
     xs = words_of([fact.x for fact in facts], lm.wording, lm.device)
     is_shown = ExampleTable(lm, examples).shown(xs, torch.arange(len(facts), device=lm.device))
     counts = log_probs.isfinite() & ~is_shown
@@ -206,7 +206,7 @@ def settle(
     is_open = spec.lead_in == AUTO_LEAD_IN and not spec.shots and not spec.prefix and spec.initial == "words"
     opening, template = spec.opening, None
     if is_open and relation is not None and len(lm.beginnings) > 1:
-        allow_examples = spec.shots is None and spec.combine == "mixture"
+        allow_examples = spec.shots is None and not spec.keeps_words
         shares = opening == "shared" or (opening == "auto" and len({one.text for one in templates}) > 1)
         scores = opening_scores(lm, relation, templates, begin, allow_examples=allow_examples, shares=shares)
         scores, template = scores.model_copy(update={"begins": begins}), scores.template

@@ -121,7 +121,7 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
         parts = ["hard"]
     else:
         tuned = training.tune_vectors or (mixture.deep and training.tune_layers)
-        parts = ["deep" if mixture.deep else "soft" if tuned and mixture.combine == "mixture" else "weights"]
+        parts = ["deep" if mixture.deep else "soft" if tuned and not mixture.keeps_words else "weights"]
         parts += ["EM"] if training.method == "em" else []
         parts += ["annealed"] if training.anneal < 1 else []
     parts += ["product"] if mixture.combine == "product" else []

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from askwell.answers.encode import needs_any_length
+from askwell.answers.kinds import common_kind
 from askwell.data.facts import Relation
 from askwell.data.names import cardinalities, load_prompts, load_relation, load_test_facts
 from askwell.data.templates import Template
@@ -195,10 +195,8 @@ class _Work:
     def ask(self, relation: Relation, templates: Sequence[Template], forget: Relation | None) -> _Asked:
         """Run hard and tuned prompts on both LMs; then ask what no run asks: BEFORE's tuned prompts of AFTER, AFTER's
         controls, and the forget set."""
-        spec = self.mixture
-        if spec.answers == "auto":  # one kind for both, so that both rank among the same kind of answers
-            needed = any(needs_any_length(lm, relation) for lm in (self.before, self.after))
-            spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})
+        answers = common_kind(self.mixture.answers, [self.before, self.after], [relation])
+        spec = self.mixture.model_copy(update={"answers": answers})
         made = [
             (lm, self._run(lm, relation, templates, spec, training))
             for lm in (self.before, self.after)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from askwell.answers.candidates import Candidates, load_candidates
-from askwell.answers.encode import needs_any_length
+from askwell.answers.kinds import common_kind
 from askwell.answers.listed import MOST_XS_OF_PRIOR
 from askwell.data.facts import Relation
 from askwell.data.names import data_folder, find, load_prompts, load_relation, relations_of
@@ -205,8 +205,7 @@ def _usable(lm: FrozenLM, cells: list[GridCell]) -> tuple[list[GridCell], list[s
 def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell]) -> dict[str, MixtureSpec]:
     """Return the mixture of each setting for an LM. What sentences begin with applies only to causal LMs, and all
     relations have the same kind of answers, so that no mean is taken over both kinds."""
-    needed = any(needs_any_length(lm, cell.relation) for cell in cells)
-    answers = sweep.answers if sweep.answers != "auto" else "any-length" if needed else "one-token"
+    answers = common_kind(sweep.answers, [lm], [cell.relation for cell in cells])
     mixtures = {}
     for name, setting in sweep.settings.items():
         own = setting.mixture
@@ -289,8 +288,8 @@ def work_of(spec: RunSpec, relation: Relation) -> float:
     work = float(prompts * (dev + len(relation.test) + prior))
     if spec.training is not None and relation.train:
         train = len(relation.train)
-        dev = scored_dev_facts(spec.training, facts=train, dev_facts=len(relation.dev), prompts=prompts)
-        schedule = schedule_of(spec.training, facts=train, dev_facts=dev, prompts=prompts, seed=spec.seed)
+        dev = scored_dev_facts(spec.training, fact_count=train, dev_facts=len(relation.dev), prompts=prompts)
+        schedule = schedule_of(spec.training, fact_count=train, dev_facts=dev, prompts=prompts, seed=spec.seed)
         scores = 1 + sum(schedule.scores_dev(stretch) for stretch in range(1, len(schedule.ends) + 1))
         asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
         trained = prompts * train if asked_once else BACKWARD * schedule.pairs

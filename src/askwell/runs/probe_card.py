@@ -15,7 +15,7 @@ from typing import Any
 from askwell.errors import Failure
 from askwell.evaluation.comparison import Difference, compare
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.significance import SIGNIFICANT
+from askwell.evaluation.significance import SIGNIFICANT, wilson_interval
 from askwell.files import to_json
 from askwell.runs.probe_plan import EXAMPLES, HARD, SETTINGS, TUNED, SettingName
 from askwell.runs.probe_results import ProbedFact, ProbedRun
@@ -261,12 +261,10 @@ def _of_lm(
 
 
 def _relation(of: _Of) -> AskedRelation:
-    from scipy.stats import binomtest
-
     chosen, first = _best_on_dev(of), _first(of, HARD)
     control, run = _control_of(of), _first(of, chosen)
     right = sum(fact.is_first for fact in run.facts)
-    interval = binomtest(right, len(run.facts)).proportion_ci(method="wilson")
+    low, high = wilson_interval(right, len(run.facts))
     return AskedRelation(
         relation=first.relation,
         label=first.label,
@@ -276,8 +274,8 @@ def _relation(of: _Of) -> AskedRelation:
         at_least={name: fmean(run.p_at_1_at_least for run in of[name]) for name in SETTINGS if name in of},
         bits={name: _mean_of_known([run.bits for run in of[name]]) for name in SETTINGS if name in of},
         tuned=chosen,
-        low=100 * interval.low,
-        high=100 * interval.high,
+        low=100 * low,
+        high=100 * high,
         control=100 * sum(fact.by_control for fact in control.facts) / len(control.facts),
         control_name=control.control,
     )
@@ -329,24 +327,24 @@ def _facts(of: _Of) -> list[_Asked]:
     return asked
 
 
-def _of_many_relations(facts: Sequence[_Asked]) -> list[_Asked]:
+def _of_many_relations(asked: Sequence[_Asked]) -> list[_Asked]:
     """Return the first of each relation, then the second, and so on, so that no relation fills a list."""
     seen: dict[str, int] = {}
     numbered = []
-    for place, fact in enumerate(facts):
+    for place, fact in enumerate(asked):
         numbered.append((seen.setdefault(fact.label, 0), place, fact))
         seen[fact.label] += 1
     return [fact for _, _, fact in sorted(numbered, key=lambda one: one[:2])[:_SHOWN]]
 
 
-def _parts(facts: Sequence[_Asked]) -> dict[str, tuple[Part, ...]]:
+def _parts(asked: Sequence[_Asked]) -> dict[str, tuple[Part, ...]]:
     def frequency(fact: _Asked) -> str:
         return FREQUENCIES[bisect_right(_EDGES, fact.tuned.train_lines)]
 
     def length(fact: _Asked) -> str:
         return LENGTHS[min(len(fact.tuned.y.split()), len(LENGTHS)) - 1]
 
-    kinds = sorted({fact.kind for fact in facts if fact.kind is not None})
+    kinds = sorted({fact.kind for fact in asked if fact.kind is not None})
     by: dict[str, tuple[Callable[[_Asked], str | None], Sequence[str]]] = {
         "kind of relation": (lambda fact: fact.kind, kinds),
         "frequency of the answer": (frequency, FREQUENCIES),
@@ -354,18 +352,18 @@ def _parts(facts: Sequence[_Asked]) -> dict[str, tuple[Part, ...]]:
     }
     parts = {}
     for what, (label, order) in by.items():
-        groups = {name: [fact for fact in facts if label(fact) == name] for name in order}
+        groups = {name: [fact for fact in asked if label(fact) == name] for name in order}
         parts[what] = tuple(_part(name, group) for name, group in groups.items() if group)
     return {what: of for what, of in parts.items() if of}
 
 
-def _part(name: str, facts: Sequence[_Asked]) -> Part:
+def _part(name: str, asked: Sequence[_Asked]) -> Part:
     def share(is_right: Callable[[_Asked], bool]) -> float:
-        return 100 * sum(map(is_right, facts)) / len(facts)
+        return 100 * sum(map(is_right, asked)) / len(asked)
 
     return Part(
         name,
-        len(facts),
+        len(asked),
         share(lambda fact: fact.hard.is_first),
         share(lambda fact: fact.examples.is_first),
         share(lambda fact: fact.tuned.is_first),

@@ -26,6 +26,7 @@ from askwell.data.testbed import PREFIXES
 from askwell.errors import AskwellError, BadFile, BadOption, NoPrompts, did_you_mean
 from askwell.files import problem_in, read_text, write_whole
 from askwell.specs.base import Spec
+from askwell.specs.mixture_spec import AnswersChoice
 from askwell.specs.run_spec import SweepSpec
 
 if TYPE_CHECKING:  # what to ask is checked without torch
@@ -74,7 +75,7 @@ class ProbeSpec(Spec):
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the order of relations, and of the facts and prompts that are drawn."""
     test_facts: int = Field(default=150, ge=1, lt=2**63)
-    answers: Literal["auto", "one-token", "any-length"] = "auto"
+    answers: AnswersChoice = "auto"
     minutes: float = Field(default=60.0, gt=0)
     settings: tuple[SettingName, ...] = SETTINGS
     """The ways of asking."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedRelation
+from askwell.answers.kinds import EncodedRelation
 from askwell.answers.reply import LeftOutFact
 from askwell.baselines.result import AnyProgress
 from askwell.baselines.run_baseline import run_baseline
@@ -55,10 +55,10 @@ class Built:
     """The facts that cannot be asked, and why."""
 
     @classmethod
-    def of(cls, mixture: Mixture, facts: EncodedRelation, candidates: Candidates | None) -> "Built":
+    def of(cls, mixture: Mixture, encoded: EncodedRelation, candidates: Candidates | None) -> "Built":
         """Return what is known before the first question."""
-        answers = mixture.answering(candidates or mixture.candidates, facts.kind)
-        return cls(mixture, {one: (*facts.left_out(one), *answers.choose(facts.split(one))[1]) for one in SPLITS})
+        answers = mixture.answering(candidates or mixture.candidates, encoded.kind)
+        return cls(mixture, {one: (*encoded.left_out(one), *answers.choose(encoded.split(one))[1]) for one in SPLITS})
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def run(
     )
     with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
-        made.mixture.answer_kind = made.facts.kind
+        made.mixture.answer_kind = made.encoded.kind
         # Dev says which of several tuned mixtures to use; of prompts as they are, only P@1 on test is wanted then.
         asked: tuple[SplitName, ...] = ("test",) if spec.best_only and spec.training is None else ("test", "dev")
         examination = examine(
@@ -124,7 +124,7 @@ def run(
             relation,
             asked,
             candidates=candidates,
-            facts=made.facts,
+            encoded=made.encoded,
             controls=controls,
             top=1 if spec.best_only else 10,
             best_only=spec.best_only,
@@ -151,7 +151,7 @@ class _Made:
     """A mixture in its final state, and how it got there."""
 
     mixture: Mixture
-    facts: EncodedRelation
+    encoded: EncodedRelation
     learned_from: LearnedFrom | None = None
     """What it was trained on and how; None if nothing was learned."""
     history: tuple[HistoryRecord, ...] = ()
@@ -190,14 +190,14 @@ class _Work:
         before = None
         if untuned:
             asking = self.asking("test facts, untuned")
-            before = evaluate_split(mixture, relation, candidates=self.candidates, facts=facts, progress=asking)
+            before = evaluate_split(mixture, relation, candidates=self.candidates, encoded=facts, progress=asking)
         try:
             result = train(
                 mixture,
                 relation,
                 spec.training,
                 candidates=chosen,
-                facts=facts,
+                encoded=facts,
                 folder=self.checkpoints,
                 resume=self.resume,
                 progress=self._keep_history,

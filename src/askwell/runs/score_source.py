@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import needs_any_length
+from askwell.answers.kinds import common_kind
 from askwell.data.facts import Relation, SplitName
 from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
 from askwell.data.readers import USUAL, Columns
@@ -77,33 +77,31 @@ def saved_jobs(folders: Sequence[str], on: EvaluationSources, note: Note) -> Ite
         yield mixture, relation
 
 
-def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
+def _one_for_each(names: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
     """Return the facts for each mixture: those given for it, or the same for all mixtures of one relation."""
-    if len(facts) == len(descriptions):
-        return list(facts)
-    if len(facts) > 1:
+    if len(names) == len(descriptions):
+        return list(names)
+    if len(names) > 1:
         raise BadOption(
-            f"`facts` names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each",
+            f"`facts` names {len(names)} relations for {len(descriptions)} mixtures; give one for all, or one for each",
             facts="--facts",
         )
     learned = sorted({one.relation.name for one in descriptions if one.relation is not None})
     if len(learned) > 1:
         raise BadOption(
-            f"`facts` {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
+            f"`facts` {names[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
             "with `where`, or leave `facts` out",
             facts="--facts",
             where="--where",
         )
-    return [*facts] * len(descriptions)
+    return [*names] * len(descriptions)
 
 
 def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:
     """Yield untuned prompts of one relation, or of each relation in a folder."""
     loaded, relations = _untuned(prompts, on, spec.seed, note)
     data = on.data
-    if spec.answers == "auto":  # one kind for all, so that means do not mix the two
-        needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
-        spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})
+    spec = spec.model_copy(update={"answers": common_kind(spec.answers, [loaded], [one for one, _ in relations])})
     usable = 0
     for relation, templates in relations:
         try:

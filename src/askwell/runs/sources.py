@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import kind_of_facts
+from askwell.answers.kinds import kind_of_facts
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns

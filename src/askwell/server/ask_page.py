@@ -193,9 +193,9 @@ async def _answered(service: Service, entry: Entry, x: str) -> Answered:
     return Answered(entry, replies[:_SHOWN], entry.threshold, behind, missing=missing)
 
 
-def _meant(facts: Mapping[str, KnownX], x: str) -> str | None:
+def _meant(known: Mapping[str, KnownX], x: str) -> str | None:
     """Return a known x that differs only in case."""
-    return None if x in facts else next((one for one in facts if one.lower() == x.lower()), None)
+    return None if x in known else next((one for one in known if one.lower() == x.lower()), None)
 
 
 def samples(entry: Entry) -> list[str]:
@@ -211,8 +211,8 @@ def samples(entry: Entry) -> list[str]:
     return [*dict.fromkeys([*([] if sure is None else [sure.after.x]), *mixed])][:_SAMPLES]
 
 
-def _suggested(facts: Mapping[str, KnownX]) -> list[str]:
-    return sorted(facts, key=lambda x: (facts[x].split != "test", x))[:_SUGGESTED]
+def _suggested(known: Mapping[str, KnownX]) -> list[str]:
+    return sorted(known, key=lambda x: (known[x].split != "test", x))[:_SUGGESTED]
 
 
 # ── many x's ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from askwell.answers.asking import AskedTogether, AskedX
+from askwell.answers.one_token import AskedTogether, AskedX
 from askwell.answers.reply import Reply
 from askwell.errors import LMUnavailable, UsageError
 from askwell.lms.checkpoints import built_in_folder

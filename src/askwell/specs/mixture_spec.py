@@ -1,5 +1,6 @@
 """The choices that define a mixture before it is tuned."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -12,6 +13,8 @@ WeightingName = Literal["auto", "static", "data-dependent", "certainty", "combin
 Match = Literal["exact", "loose"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
+ANSWERS_IN_WORDS: dict[str, str] = {"one-token": "one-token answers", "any-length": "answers of any length"}
+"""Narrower kinds first."""
 LONGEST_ANSWER = 10
 """The default limit on the tokens of an answer."""
 Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
@@ -19,6 +22,56 @@ Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
 BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
 NO_LEAD_IN, AUTO_LEAD_IN = "none", "auto"
 A_FACT = "Here is a fact about the world :"
+
+
+@dataclass(frozen=True)
+class AnswerKind:
+    """One token of the LM, or a string of any length up to a limit. It is saved with a tuned mixture."""
+
+    any_length: bool = False
+    longest: int = 1
+    """The most tokens of an answer."""
+    log_lengths: tuple[float, ...] = ()
+    """log p(m | r) of a masked LM's answers, from one token on; empty for LMs that mark where an answer ends."""
+    through: tuple[int, ...] = ()
+    """Tokens that end an answer after some prompt but are also part of a train y or a candidate: answers may continue
+    after them. Every other token that ends an answer after some prompt ends it after all."""
+
+    @property
+    def name(self) -> AnswersName:
+        """The kind's name in specs and tables."""
+        return "any-length" if self.any_length else "one-token"
+
+    @property
+    def is_long(self) -> bool:
+        """Whether an answer can have more than one token: a masked LM's answers may all have one."""
+        return self.any_length and len(self.log_lengths) != 1
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The tokens for which a sentence needs room; None if answers are one token."""
+        return (len(self.log_lengths) or self.longest) if self.any_length else None
+
+    @property
+    def fits_any_lm(self) -> bool:
+        """Whether it has nothing that was learned of an LM or its tokens."""
+        return not self.any_length
+
+    @property
+    def why_not(self) -> str:
+        """Say why words cannot be answers."""
+        if self.any_length:
+            return "the LM cannot spell within the longest allowed answer"
+        return "are not one token of the LM"
+
+    def describe(self, lm_name: str) -> str:
+        """Describe the answers that the right one is ranked among; the limit is stated only if it was chosen."""
+        if self.longest == LONGEST_ANSWER:
+            return f"all answers of any length of {lm_name}"
+        return f"all answers of up to {self.longest} tokens of {lm_name}"
+
+
+ONE_TOKEN = AnswerKind()
 
 
 class MixtureSpec(Spec):
@@ -82,6 +135,17 @@ class MixtureSpec(Spec):
     equals), tuned once. A causal LM reads a shared one once a step; an x that it shows cannot be asked at all. auto:
     what askwell chooses itself is shared by prompts in different words, and its examples are in the words of the prompt
     that does best with them; what you name is each prompt's own."""
+
+    @property
+    def keeps_words(self) -> bool:
+        """Whether prompts stay the words that they are: a product of experts has no vectors to tune, and no
+        examples."""
+        return self.combine == "product"
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The most tokens that an answer may have; None if answers are one token."""
+        return None if self.answers == "one-token" else self.longest_answer
 
     @property
     def with_named_opening(self) -> "MixtureSpec":

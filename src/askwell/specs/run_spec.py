@@ -119,7 +119,7 @@ class RunSpec(Spec):
         if training is None:
             return ()
         parts = {
-            "vectors": training.tune_vectors and mixture.combine == "mixture",
+            "vectors": training.tune_vectors and not mixture.keeps_words,
             "layers": training.tune_layers and mixture.deep,
             "weights": training.tune_weights,
         }

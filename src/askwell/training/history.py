@@ -98,11 +98,11 @@ def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryL
     return min(lines, key=lambda line: (loss_or_inf(line.dev), -line.dev["P@1"]))
 
 
-def standard_error(per_cent: float, facts: int) -> float:
+def standard_error(per_cent: float, fact_count: int) -> float:
     """Compute the standard error of a P@1 over this many facts, in per cent; one right and one wrong answer are added,
     so that a few facts that are all right or all wrong do not count as certain."""
-    share = (per_cent / 100 * facts + 1) / (facts + 2)
-    return 100 * math.sqrt(share * (1 - share) / (facts + 2))
+    share = (per_cent / 100 * fact_count + 1) / (fact_count + 2)
+    return 100 * math.sqrt(share * (1 - share) / (fact_count + 2))
 
 
 def may_be_kept(history: Iterable[HistoryLine], kept_by: KeptBy) -> list[HistoryLine]:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.answers.encode import EncodedFacts, EncodedRelation
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.kinds import EncodedRelation
 from askwell.answers.reply import LeftOutFact, count_reasons
 from askwell.answers.strategy import Answers
 from askwell.data.facts import Relation, SplitName
@@ -127,7 +128,7 @@ def train(
     spec: TrainingSpec | None = None,
     *,
     candidates: GivenCandidates = None,
-    facts: EncodedRelation | None = None,
+    encoded: EncodedRelation | None = None,
     folder: Path | str | None = None,
     resume: bool = False,
     test: bool = False,
@@ -138,31 +139,31 @@ def train(
     best on its dev facts. Calling it again continues from there.
 
     Instead of a relation, a name, a path or facts in memory can be given, as for `load_relation`. Pass a `spec`, or
-    fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With
-    `candidates`, it is tuned to choose among them. `facts` are the relation's facts, if they are already encoded. With
-    a `folder`, a checkpoint is saved there after each stretch of the schedule, from which `resume` continues: a resumed
-    run gives the same result as one that was never interrupted. Ctrl-C leaves the mixture in its best state so far and
-    is raised as `Interrupted`, which has the result. With `test`, the result has the evaluation on the test facts.
+    fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With `candidates`, it is tuned to choose
+    among them. `encoded` are the relation's facts, if they are encoded already. With a `folder`, a checkpoint is saved
+    there after each stretch of the schedule, from which `resume` continues: a resumed run gives the same result as one
+    that was never interrupted. Ctrl-C leaves the mixture in its best state so far and is raised as `Interrupted`, which
+    has the result. With `test`, the result has the evaluation on the test facts.
 
     If it takes long, a terminal or notebook shows a progress bar, unless `progress` is False; if it is a function, it
     is called at each step instead. How many facts are left out, and why, is logged once before training."""
     spec = TrainingSpec.given(spec, choices, to=train, elsewhere={"Mixture": MixtureSpec})
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
     relation = as_relation(relation)
-    spec = spec.model_copy(update={"threads": spec.threads or torch.get_num_threads()})
-    with limited_threads(spec.threads):
-        if facts is None:
-            facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
+    with limited_threads(spec.threads):  # a run has set its own number already
+        spec = spec.model_copy(update={"threads": torch.get_num_threads()})
+        if encoded is None:
+            encoded = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
-            result = _train(mixture, facts, spec, candidates, folder, resume, progress)
+            result = _train(mixture, encoded, spec, candidates, folder, resume, progress)
         else:
             with Bar("pairs", progress) as bar:
                 step_done = partial(_show, bar)
-                result = _train(mixture, facts, spec, candidates, folder, resume, step_done)
+                result = _train(mixture, encoded, spec, candidates, folder, resume, step_done)
         if not test:
             return result
         shown = None if callable(progress) else progress
-        return replace(result, test=evaluate_split(mixture, relation, facts=facts, progress=shown))
+        return replace(result, test=evaluate_split(mixture, relation, encoded=encoded, progress=shown))
 
 
 def _show(bar: Bar, at: TrainingProgress) -> None:
@@ -171,25 +172,25 @@ def _show(bar: Bar, at: TrainingProgress) -> None:
 
 def _train(
     mixture: Mixture,
-    facts: EncodedRelation,
+    encoded: EncodedRelation,
     spec: TrainingSpec,
     candidates: Candidates | None,
     folder: Path | None,
     resume: bool,
     progress: Callable[[TrainingProgress], None],
 ) -> TrainingResult:
-    mixture.answer_kind, mixture.candidates = facts.kind, candidates
+    mixture.answer_kind, mixture.candidates = encoded.kind, candidates
     choose_tuned(mixture, spec)
-    relation, answers = facts.relation, mixture.answering()
+    relation, answers = encoded.relation, mixture.answering()
     left_out: dict[str, tuple[LeftOutFact, ...]] = {}
     for split in ("train", "dev"):
-        facts.need(split)
-    train_facts, dev = (_with_answers(facts, split, answers, left_out) for split in ("train", "dev"))
+        encoded.need(split)
+    train_facts, dev = (_with_answers(encoded, split, answers, left_out) for split in ("train", "dev"))
     for split, without in left_out.items():
         for reason, count in count_reasons(without).items():
             of = len(relation.splits[split])
             _log.warning("%s: %d of %d %s facts left out: %s", relation.name, count, of, split, reason)
-    asked = scored_dev_facts(spec, facts=len(train_facts), dev_facts=len(dev), prompts=len(mixture.prompts))
+    asked = scored_dev_facts(spec, fact_count=len(train_facts), dev_facts=len(dev), prompts=len(mixture.prompts))
     dev_scored = "" if asked == len(dev) else f"each score on dev asks {asked} of its {len(dev)} facts"
     if dev_scored:
         _log.info("%s: %s", relation.name, dev_scored)
@@ -207,7 +208,7 @@ def _train(
         state.pairs = max(1, int(spec.minutes * 60 / objective.seconds_of_pair() * 0.75))
     schedule = schedule_of(
         spec,
-        facts=len(train_facts),
+        fact_count=len(train_facts),
         dev_facts=len(dev),
         prompts=state.prompts,
         seed=mixture.spec.seed,
@@ -219,12 +220,9 @@ def _train(
     if folder is not None and not state.stretches:
         save_checkpoint(folder, run, state)
 
-    def tell(pairs_since: int, line: HistoryLine | None) -> None:
-        loss = state.loss / state.facts if state.facts else None
-        done = schedule.pairs_after(state.stretches) + pairs_since
-        best = best_of(state.history, spec.kept_by)
-        ends = schedule.ends_by_itself
-        progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends, dev_scored))
+    loop = _Loop(
+        mixture, answers, relation, dev, dev_scored, spec, schedule, objective, optimizer, state, folder, run, progress
+    )
 
     def result() -> TrainingResult:
         return TrainingResult(
@@ -244,42 +242,92 @@ def _train(
     again = [dev.xs, *([train_facts.xs] if schedule.pairs > len(train_facts) * state.prompts else [])]
     try:
         with mixture.pairs.keeping(*again):
-            tell(0, state.history[-1])
+            loop.tell(0, state.history[-1])
             while not schedule.is_over(state.stretches, state.history):
-                _stretch(mixture, objective, optimizer, spec, schedule, state, tell)
-                if spec.drop_below and state.stretches == schedule.drop_after:
-                    mixture.drop_prompts(spec.drop_below)
-                state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
-                line = None
-                if schedule.scores_dev(state.stretches):
-                    round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
-                    scored = {**state.parameters, **state.means}
-                    mixture.load_state_dict(scored)
-                    line, losses = _score(answers, dev, relation, round_, pairs, state.loss / state.facts)
-                    if state.to_beat:
-                        line = replace(line, gain=gain_over(state.to_beat, losses))
-                    mixture.load_state_dict(state.parameters)
-                    state.kept[round_] = scored  # before its line, so that Ctrl-C finds the state of every line
-                    state.history.append(line)
-                    state.loss, state.facts = 0.0, 0
-                    front = may_be_kept(state.history, spec.kept_by)
-                    state.kept = {each.round: state.kept[each.round] for each in front}
-                if folder is not None:
-                    save_checkpoint(folder, run, state)
-                tell(0, line)
+                loop.take_stretch()
             if fits_lengths(answers, spec):
-                mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
-                fit_lengths(answers, spread(train_facts, facts_to_fit(state.prompts)))
-                round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
-                state.kept[round_] = _copy(mixture)
-                line, _ = _score(answers, dev, relation, round_, pairs, train_loss=None)
-                state.history.append(replace(line, fits_lengths=True))
-                tell(0, state.history[-1])
+                loop.fit_lengths(train_facts)
     except KeyboardInterrupt as stop:
         raise Interrupted(result()) from stop
     finally:
-        mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
+        loop.load_best()
     return result()
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """What training goes through again and again, and the state that it changes."""
+
+    mixture: Mixture
+    answers: Answers
+    relation: Relation
+    dev: EncodedFacts
+    dev_scored: str
+    spec: TrainingSpec
+    schedule: Schedule
+    objective: Objective
+    optimizer: torch.optim.Optimizer | None
+    state: State
+    folder: Path | None
+    """Where checkpoints are written, if anywhere."""
+    run: str
+    progress: Callable[[TrainingProgress], None]
+
+    def tell(self, pairs_since: int, line: HistoryLine | None) -> None:
+        """Report how far training is."""
+        state, schedule = self.state, self.schedule
+        loss = state.loss / state.facts if state.facts else None
+        done = schedule.pairs_after(state.stretches) + pairs_since
+        best = best_of(state.history, self.spec.kept_by)
+        ends = schedule.ends_by_itself
+        told = TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends, self.dev_scored)
+        self.progress(told)
+
+    def load_best(self) -> None:
+        """Put the mixture into its best state so far."""
+        self.mixture.load_state_dict(self.state.kept[best_of(self.state.history, self.spec.kept_by).round])
+
+    def take_stretch(self) -> None:
+        """Train for a stretch of the schedule, score dev if it is time, and write a checkpoint."""
+        mixture, spec, state = self.mixture, self.spec, self.state
+        _stretch(mixture, self.objective, self.optimizer, spec, self.schedule, state, self.tell)
+        if spec.drop_below and state.stretches == self.schedule.drop_after:
+            mixture.drop_prompts(spec.drop_below)
+        state.parameters, state.moments = _copy(mixture), moments_of(self.optimizer)
+        line = self._score_means() if self.schedule.scores_dev(state.stretches) else None
+        if self.folder is not None:
+            save_checkpoint(self.folder, self.run, state)
+        self.tell(0, line)
+
+    def _score_means(self) -> HistoryLine:
+        """Score the mean over the last steps on dev, and keep it if it may be the best."""
+        state = self.state
+        scored = {**state.parameters, **state.means}
+        self.mixture.load_state_dict(scored)
+        line, losses = self._score(state.loss / state.facts)
+        if state.to_beat:
+            line = replace(line, gain=gain_over(state.to_beat, losses))
+        self.mixture.load_state_dict(state.parameters)
+        state.kept[line.round] = scored  # before its line, so that Ctrl-C finds the state of every line
+        state.history.append(line)
+        state.loss, state.facts = 0.0, 0
+        front = may_be_kept(state.history, self.spec.kept_by)
+        state.kept = {each.round: state.kept[each.round] for each in front}
+        return line
+
+    def fit_lengths(self, train_facts: EncodedFacts) -> None:
+        """Fit how long answers are in the best state, and score that as a state of its own."""
+        state = self.state
+        self.load_best()
+        fit_lengths(self.answers, spread(train_facts, facts_to_fit(state.prompts)))
+        state.kept[len(state.history)] = _copy(self.mixture)
+        line, _ = self._score(train_loss=None)
+        state.history.append(replace(line, fits_lengths=True))
+        self.tell(0, state.history[-1])
+
+    def _score(self, train_loss: float | None) -> tuple[HistoryLine, list[float]]:
+        pairs = self.schedule.pairs_after(self.state.stretches)
+        return _score(self.answers, self.dev, self.relation, len(self.state.history), pairs, train_loss)
 
 
 def _first_state(
@@ -324,14 +372,14 @@ def _continue_from(state: State, mixture: Mixture, spec: TrainingSpec) -> None:
 
 
 def _with_answers(
-    facts: EncodedRelation, split: SplitName, answers: Answers, left_out: dict[str, tuple[LeftOutFact, ...]]
+    encoded: EncodedRelation, split: SplitName, answers: Answers, left_out: dict[str, tuple[LeftOutFact, ...]]
 ) -> EncodedFacts:
     """Return the facts whose y is one of the answers; the others are left out. It is an error if there are none."""
-    encoded, others = answers.choose(facts.split(split))
-    left_out[split] = (*facts.left_out(split), *others)
-    if not len(encoded):
-        raise NothingLeft(f"{split} facts of {facts.relation.name}", count_reasons(left_out[split]))
-    return encoded
+    chosen, others = answers.choose(encoded.split(split))
+    left_out[split] = (*encoded.left_out(split), *others)
+    if not len(chosen):
+        raise NothingLeft(f"{split} facts of {encoded.relation.name}", count_reasons(left_out[split]))
+    return chosen
 
 
 def choose_for_run(mixture: Mixture, answers: Answers, train_facts: EncodedFacts, spec: TrainingSpec) -> None:
@@ -342,13 +390,13 @@ def choose_for_run(mixture: Mixture, answers: Answers, train_facts: EncodedFacts
             return
 
 
-def spread(facts: EncodedFacts, count: int) -> EncodedFacts:
+def spread(encoded: EncodedFacts, count: int) -> EncodedFacts:
     """Return this many of the facts, evenly spaced; the facts themselves if that is all of them."""
-    if count >= len(facts):
-        return facts
-    kept = torch.zeros(len(facts), dtype=torch.bool, device=facts.answers.device)
-    kept[torch.arange(count, device=kept.device) * len(facts) // count] = True
-    return facts.subset(kept)
+    if count >= len(encoded):
+        return encoded
+    kept = torch.zeros(len(encoded), dtype=torch.bool, device=encoded.answers.device)
+    kept[torch.arange(count, device=kept.device) * len(encoded) // count] = True
+    return encoded.subset(kept)
 
 
 def _stretch(

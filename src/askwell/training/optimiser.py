@@ -50,7 +50,7 @@ class Rates:
     weights: float
 
 
-def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates:
+def rates_of(mixture: Mixture, encoded: EncodedFacts, spec: TrainingSpec) -> Rates:
     """Return the step sizes of a run: those that the spec gives, and the recipe's for the rest."""
     everything = spec.learning_rate or (_PAPER if spec.recipe == "paper" else None)
     vectors, layers = spec.vectors_rate or everything, spec.layers_rate or everything
@@ -59,7 +59,7 @@ def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates
         vectors = OF_WORDS * word_scale(mixture.lm)
     if layers is None and mixture.deltas:
         scales = hidden_scales(
-            mixture.lm, mixture.pairs.sample(mixture.tuned, facts.xs, _SAMPLED_PAIRS), mixture.vectors.detach()
+            mixture.lm, mixture.pairs.sample(mixture.tuned, encoded.xs, _SAMPLED_PAIRS), mixture.vectors.detach()
         )
         by_layer = {stack: [OF_HIDDEN * scale for scale in of_stack] for stack, of_stack in scales.items()}
     else:
@@ -96,22 +96,21 @@ def hidden_scales(lm: FrozenLM, batch: Batch, vectors: Tensor) -> dict[str, list
 
 def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     """Enable gradients for the parameters that the spec tunes, and for no others."""
-    is_mixture = not mixture.is_product
-    if not is_mixture and spec.method == "em":
+    if mixture.is_product and spec.method == "em":
         raise BadOption(
             "EM is for mixtures; a product of experts is trained by gradient (`method` gradient)", method="--method"
         )
-    mixture.vectors.requires_grad_(spec.tune_vectors and is_mixture)  # a product keeps its prompts hard
+    mixture.vectors.requires_grad_(spec.tune_vectors and not mixture.spec.keeps_words)
     for delta in mixture.deltas.parameters():
         delta.requires_grad_(spec.tune_layers)
     for name, parameter in mixture.weighting.named_parameters():
         # All parameters of a weighting besides p(t | r) control how the weights depend on x, as a temperature does.
         parameter.requires_grad_(spec.tune_weights if name == "logits" else spec.tune_temperature)
-    if spec.drop_below and (not is_mixture or mixture.weighting.depends_on_x or not spec.tune_weights):
+    if spec.drop_below and (mixture.is_product or mixture.weighting.depends_on_x or not spec.tune_weights):
         raise BadOption(
             "`drop_below` is for mixtures whose weights are tuned and do not depend on x", drop_below="--drop-below"
         )
-    if spec.anneal < 1 and (not is_mixture or len(mixture.prompts) == 1):
+    if spec.anneal < 1 and (mixture.is_product or len(mixture.prompts) == 1):
         raise BadOption("`anneal` is for mixtures of several prompts, such as copies of one", anneal="--anneal")
     if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.parameters())):
         raise BadOption("`l2` penalises the prompts' vectors, but none of them is tuned here", l2="--l2")

@@ -159,12 +159,12 @@ def default_pairs(prompts: int, recipe: Literal["plateau", "cycle"] = "plateau")
     return min(most, round(of_many + shared_out / prompts))
 
 
-def scored_dev_facts(spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int) -> int:
+def scored_dev_facts(spec: TrainingSpec, *, fact_count: int, dev_facts: int, prompts: int) -> int:
     """Return how many dev facts are asked each time that dev is scored: all, or, in a run that ends by itself, as many
     as its budget allows."""
     if spec.recipe != "plateau":
         return dev_facts
-    pairs = spec.pairs or default_pairs(prompts) if spec.epochs is None else spec.epochs * facts * prompts
+    pairs = spec.pairs or default_pairs(prompts) if spec.epochs is None else spec.epochs * fact_count * prompts
     stretch = max(PLATEAU_STRETCH, PLATEAU_FACTS * prompts)
     each_time = max(_LEAST_SCORED, int(stretch * _MOST_OF_STRETCH / (_COST_OF_SCORE * prompts) + 1e-6))
     few_times = max(_LEAST_SCORED, int(round(pairs * _MOST_OF_SCORE / (_COST_OF_SCORE * prompts), 6)))
@@ -202,7 +202,7 @@ def scores_since_fall(history: Sequence[HistoryLine]) -> int:
 
 
 def schedule_of(
-    spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
+    spec: TrainingSpec, *, fact_count: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
 ) -> Schedule:
     """Build the schedule for this many facts and prompts, with this many dev facts at each score; `pairs` is the
     budget, where it was measured from minutes."""
@@ -210,21 +210,21 @@ def schedule_of(
     if spec.recipe == "paper":
         batch = batch or _PAPER_FACTS
         epochs = _PAPER_EPOCHS if spec.epochs is None else spec.epochs
-        ends = tuple(ceil(facts / batch) * epoch for epoch in range(1, epochs + 1))
-        return Schedule(facts, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, spec.recipe, seed)
+        ends = tuple(ceil(fact_count / batch) * epoch for epoch in range(1, epochs + 1))
+        return Schedule(fact_count, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, spec.recipe, seed)
     most_facts = PLATEAU_FACTS_OF_STEP if spec.recipe == "plateau" else _PAIRS_OF_STEP
-    batch = min(batch or max(1, min(most_facts, round(_PAIRS_OF_STEP / prompts))), facts)
+    batch = min(batch or max(1, min(most_facts, round(_PAIRS_OF_STEP / prompts))), fact_count)
     budget = pairs or spec.pairs or default_pairs(prompts, spec.recipe)
-    passes = budget / (facts * prompts) if spec.epochs is None else spec.epochs
-    steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
+    passes = budget / (fact_count * prompts) if spec.epochs is None else spec.epochs
+    steps = max(1, round(passes * ceil(fact_count / batch))) if passes else 0
     of_stretch = max(ceil(PLATEAU_STRETCH / (batch * prompts)), ceil(PLATEAU_FACTS / batch))
     score_every = _stretches_between(dev_facts, of_stretch * batch)
     if spec.recipe == "plateau" and (spec.patience is not None or steps >= PLATEAU_SCORES * score_every * of_stretch):
         ends = tuple(min(end, steps) for end in range(of_stretch, steps + of_stretch, of_stretch)) if steps else ()
-        return Schedule(facts, prompts, batch, ends, score_every, spec.patience, spec.recipe, seed)
+        return Schedule(fact_count, prompts, batch, ends, score_every, spec.patience, spec.recipe, seed)
     ends = tuple(sorted({round(steps * stretch / STRETCHES) for stretch in range(1, STRETCHES + 1)} - {0}))
     # Dev is scored as often as it can be without all scores costing more than the training itself, or, if no budget was
     # given, than a smaller fraction of it: the last state of a cycle is nearly always the best.
     most = 1.0 if spec.recipe == "cycle" else _MOST_OF_SCORES / _COST_OF_SCORE
-    scores = max(1, min(STRETCHES, int(most * passes * facts / max(1, dev_facts))))
-    return Schedule(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, "cycle", seed)
+    scores = max(1, min(STRETCHES, int(most * passes * fact_count / max(1, dev_facts))))
+    return Schedule(fact_count, prompts, batch, ends, ceil(STRETCHES / scores), None, "cycle", seed)

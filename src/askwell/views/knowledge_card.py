@@ -216,10 +216,10 @@ def _mean_bits(card: LMCard) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(bits) else None
 
 
-def _to_read(facts: Sequence[FactToRead]) -> list[Table]:
+def _to_read(unread: Sequence[FactToRead]) -> list[Table]:
     rows = [
         (fact.x, fact.relation, fact.y, fact.hard or NONE, fact.tuned or NONE, per_cent(fact.probability))
-        for fact in facts
+        for fact in unread
     ]
     headings = ("x", "relation", "right answer", "hard prompt", "tuned", "its probability")
     return [table(headings, rows, numbers=("its probability",))] if rows else []

@@ -83,13 +83,13 @@ def parts_of(run: Run) -> dict[str, int]:
     return {name: sum(map(belongs, facts)) for name, (_, belongs) in PARTS.items() if name not in unknown}
 
 
-def facts_table(facts: Sequence[AnsweredFact], caption: str = "") -> Table:
+def facts_table(answered: Sequence[AnsweredFact], caption: str = "") -> Table:
     """Return a row for each fact: what was answered, the right answer and its rank, and what was answered before
     tuning."""
-    tuned = any(fact.before is not None for fact in facts)
+    tuned = any(fact.before is not None for fact in answered)
     headings = ("x", "answer", "right answer", "its rank", *(["before tuning"] if tuned else []))
     rows = []
-    for fact in facts:
+    for fact in answered:
         before = [MISSING if fact.before is None else answer_cell(fact.before)] if tuned else []
         golds = ", ".join((fact.after.y, *(gold for gold in fact.after.golds if gold != fact.after.y)))
         note = "seen in training" if fact.in_train else ""

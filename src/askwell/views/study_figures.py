@@ -84,8 +84,8 @@ def interval(group: RunGroup) -> tuple[float, float, float]:
     return _with_wilson(group.score("P@1").mean, group.facts)
 
 
-def _with_wilson(score: float, facts: int) -> tuple[float, float, float]:
-    low, high = wilson_interval(round(score / 100 * facts), facts)
+def _with_wilson(score: float, fact_count: int) -> tuple[float, float, float]:
+    low, high = wilson_interval(round(score / 100 * fact_count), fact_count)
     return score, 100 * low, 100 * high
 
 

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
+from askwell.specs.mixture_spec import ANSWERS_IN_WORDS
 from askwell.specs.run_spec import TYPED, PromptText, RunSpec
 from askwell.views.document import MISSING, Cell, ColumnGroup, Row, Table, one_decimal
 from askwell.views.printable import counted, visible
@@ -27,7 +28,6 @@ def read_texts(name: str) -> dict[str, Any]:
 TEXTS: dict[str, dict[str, Any]] = read_texts("texts.toml")
 """The texts of tables and figures, by name."""
 _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
-_ANSWERS = {"one-token": "one-token answers", "any-length": "answers of any length"}
 """What rows say where a report has both."""
 _NAMED_RELATIONS = 3
 
@@ -201,7 +201,7 @@ def _rows_of(runs: Sequence[KeptRun]) -> list[Line]:
             f"other facts, {of_facts + 1}": of_facts > 0,
             f"other templates, {of_prompts + 1}": of_prompts > 0,
             f"among {spec.candidates or 'all answers'}": len(candidates[run.fact_set, spec.lm]) > 1,
-            _ANSWERS.get(spec.mixture.answers, ""): len(answers[run.fact_set, spec.lm]) > 1,
+            ANSWERS_IN_WORDS.get(spec.mixture.answers, ""): len(answers[run.fact_set, spec.lm]) > 1,
             f"{len(run.folds)} folds together": bool(run.folds) and len(folds[run.fact_set]) > 1,
         }
         lm = f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})" if of_lm else spec.lm

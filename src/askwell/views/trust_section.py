@@ -96,23 +96,14 @@ def trust_sentences(cell: CellTrust) -> list[str]:
         _TOO_FEW if cell.is_of_few else calibration_sentence(cell.calibration),
     ]
     if cell.answered is not None and not cell.is_of_few:
-        questions, answered, wrong = cell.answered
-        among = f", and {100 * wrong / answered:.0f} % of these answers are wrong" if answered else ""
-        said.append(
-            "If it may decline to answer, with a threshold learned on dev that allows one wrong answer in ten, it "
-            f"answers {100 * answered / questions:.0f} % of the questions{among}."
-        )
+        said.append(abstention_sentence(*cell.answered))
     if cell.agreement is not None:
-        agree = f"{100 * cell.agreement:.0f} %"
-        said.append(f"Any two of its prompts, asked alone, agree on {agree} of the answers on average.")
+        said.append(agreement_sentence(cell.agreement))
     if cell.seeds is not None:
         same = f"{100 * cell.seeds.same:.0f} %"
         said.append(f"Tuned again with another seed, it gives the same answer to {same} of the questions.")
     if cell.projected is not None:
-        said.append(
-            f"The words nearest to its vectors score {cell.projected:.1f} when asked as hard prompts: read no more "
-            "into these words than that."
-        )
+        said.append(nearest_words_sentence(cell.projected))
     if cell.leaked:
         said.append(f"{cell.leaked} test facts are also in train, and may simply have been memorised.")
     return said
@@ -152,6 +143,28 @@ def known_sentence(found: KnownShare) -> str:
         f"{per_cent(found.low)} and {per_cent(found.high)}): at least one of its prompts answers "
         f"{per_cent(found.answered)} of them correctly, and the same answers would be right by luck for "
         f"{per_cent(found.luck)} of the others."
+    )
+
+
+def abstention_sentence(questions: int, answered: int, wrong: int, risk: str = "10 %") -> str:
+    """Say how many questions are answered if it may decline, and how many of these answers are wrong."""
+    among = f", and {per_cent(wrong / answered)} of these answers are wrong" if answered else ""
+    return (
+        f"If it may decline to answer, with a threshold learned on dev for a risk of {risk}, it answers "
+        f"{per_cent(answered / questions)} of the {questions} questions{among}."
+    )
+
+
+def agreement_sentence(pairs: float) -> str:
+    """Say how often two prompts agree."""
+    return f"Any two of its prompts, asked alone, agree on {per_cent(pairs)} of the answers on average."
+
+
+def nearest_words_sentence(score: float) -> str:
+    """Say how well the nearest words alone score."""
+    return (
+        f"The words nearest to its vectors score {score:.1f} when asked as hard prompts: read no more into these words "
+        "than that."
     )
 
 
@@ -261,7 +274,7 @@ def trust_of_mixture(trust: Trust) -> Document:
             Section("Calibration", (Paragraph(calibration_sentence(trust.calibration)), bins)),
             Section("Abstention", (areas, Paragraph(_at_risk(trust)))),
             Section("Answer sets", (Paragraph(_answer_sets(trust)),)),
-            Section("Consistency", tuple(map(Paragraph, _consistency(trust)))),
+            Section("Consistency", _consistency(trust)),
             *([Section("Prompts", tuple(specialty_blocks(trust.specialties)))] if trust.specialties else []),
             Section("Nearest words", (Paragraph(words),)),
         ),
@@ -283,11 +296,10 @@ def _at_risk(trust: Trust) -> str:
     sure = "" if at_risk.confidence is None else f" (with a confidence of {100 * at_risk.confidence:g} %)"
     if at_risk.threshold is None:
         return f"No threshold keeps a risk of {100 * at_risk.risk:g} %{sure} on dev: nothing is answered."
-    found = "none" if at_risk.found_risk is None else per_cent(at_risk.found_risk)
+    said = abstention_sentence(at_risk.questions, at_risk.answered, at_risk.wrong, f"{100 * at_risk.risk:g} %{sure}")
     return (
-        f"At a risk of {100 * at_risk.risk:g} %{sure}, answers of {per_cent(at_risk.threshold)} or more are given: "
-        f"{at_risk.answered} of {at_risk.questions} x's are answered ({per_cent(at_risk.coverage)}), {found} of them "
-        f"wrong; on dev, {per_cent(at_risk.dev_coverage)}, {per_cent(at_risk.dev_risk)} of them wrong."
+        f"{said} The threshold is a probability of {per_cent(at_risk.threshold)}; of the dev questions, "
+        f"{per_cent(at_risk.dev_coverage)} are answered, {per_cent(at_risk.dev_risk)} of them wrongly."
     )
 
 
@@ -303,20 +315,25 @@ def _answer_sets(trust: Trust) -> str:
     )
 
 
-def _consistency(trust: Trust) -> list[str]:
+def _consistency(trust: Trust) -> tuple[Paragraph | Table, ...]:
     found = trust.consistency
     if found is None:
-        return [f"None; {trust.missing['consistency']}."]
-    said = [f"How often its {found.prompts} prompts give the same answer:"]
-    for name, agreement in (("", found.all), (" that it answers correctly", found.right)):
-        if agreement is not None:
-            weighted = NONE if agreement.weighted is None else f"{100 * agreement.weighted:.1f}"
-            said.append(
-                f"  {agreement.questions} x's{name}: {per_cent(agreement.pairs)} of the pairs of prompts agree "
-                f"({weighted} % by weight), all prompts agree on {per_cent(agreement.all_agree)} of the x's, and "
-                f"{per_cent(agreement.with_mixture)} of the weight agrees with the mixture."
-            )
-    return said
+        return (Paragraph(f"None; {trust.missing['consistency']}."),)
+    rows = [
+        (
+            name,
+            str(agreement.questions),
+            per_cent(agreement.pairs),
+            NONE if agreement.weighted is None else per_cent(agreement.weighted),
+            per_cent(agreement.all_agree),
+            per_cent(agreement.with_mixture),
+        )
+        for name, agreement in (("all", found.all), ("answered correctly", found.right))
+        if agreement is not None
+    ]
+    headings = ("", "x's", "pairs agree", "by weight", "all agree", "weight with the mixture")
+    how_often = table(headings, rows, numbers=headings[1:], title=f"How often its {found.prompts} prompts agree")
+    return Paragraph(agreement_sentence(found.all.pairs)), how_often
 
 
 def specialty_blocks(found: Sequence[Specialty]) -> list[Paragraph | Table]:
@@ -343,10 +360,9 @@ def specialty_blocks(found: Sequence[Specialty]) -> list[Paragraph | Table]:
 
 
 def projection_sentence(found: Projection) -> str:
-    """Return how well the nearest words alone score."""
+    """Return how well the nearest words alone score, beside the tuned vectors."""
     return (
-        f"Asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them differ "
-        f"from the hard prompt), the LM scores P@1 {found.projected['P@1']:.1f}; the tuned vectors score "
-        f"{found.tuned['P@1']:.1f} ({found.facts} {found.split} facts, {found.left_out} left out; among "
-        f"{found.vocabulary})."
+        f"{nearest_words_sentence(found.projected['P@1'])} The vectors themselves score P@1 {found.tuned['P@1']:.1f}; "
+        f"{100 * found.changed:.0f} % of the nearest words differ from the hard prompt ({found.facts} {found.split} "
+        f"facts, {found.left_out} left out; among {found.vocabulary})."
     )

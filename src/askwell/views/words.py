@@ -173,7 +173,7 @@ def nearest_words(
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
     import torch
 
-    from askwell.evaluation.projection import closest_words, most_from_others, put_back
+    from askwell.evaluation.projection import closest_words, most_from_others
     from askwell.prompts.prompt import original_tokens
     from askwell.training.optimiser import word_scale
 
@@ -206,21 +206,32 @@ def nearest_words(
             tokens.append(PromptToken(own, tuned, ratio, tuple(following), is_near, moved[row], of_layers))
         weights = mixture.weights.tolist()
         order = sorted(range(len(weights)), key=lambda number: -weights[number])  # stable: ties stay in their order
-        asked: dict[int, dict[str, Any]] = {}
-        if facts:
-            chosen = [number for number in order[:_ASKED_PROMPTS] if weights[number]]
-            single = sorted({row for number in chosen for row in mixture.pairs.rows[number] if _differs(tokens[row])})
-            groups = [*([row] for row in single), *(list(mixture.pairs.rows[number]) for number in chosen)]
-            known = put_back(mixture, facts, groups, progress)
-            for row, change in zip(single, known.changes, strict=False):
-                tokens[row] = replace(tokens[row], change=change)
-            whole = known.changes[len(single) :]
-            both = {"facts": known.facts, "log_probability": known.log_probability}
-            asked = {number: {**both, "change": one} for number, one in zip(chosen, whole, strict=True)}
+        heaviest = [number for number in order[:_ASKED_PROMPTS] if weights[number]]
+        asked = _put_back(mixture, facts, heaviest, tokens, progress) if facts else {}
         prompts = [replace(_prompt_words(mixture, number, tokens), **asked.get(number, {})) for number in order]
     first, *further = prompts
     shared = mixture.prompts[0].shared_tokens
     return [first, *(replace(one, items=one.items[shared:], sentences=()) if shared else one for one in further)]
+
+
+def _put_back(
+    mixture: "Mixture",
+    facts: Sequence[Fact],
+    chosen: Sequence[int],
+    tokens: list[PromptToken],
+    progress: Callable[[int, int], None],
+) -> dict[int, dict[str, Any]]:
+    """Note in the chosen prompts' tokens what changes when their vectors are put back one by one, and return for each
+    prompt what changes when all of them are."""
+    from askwell.evaluation.projection import put_back
+
+    single = sorted({row for number in chosen for row in mixture.pairs.rows[number] if _differs(tokens[row])})
+    groups = [*([row] for row in single), *(list(mixture.pairs.rows[number]) for number in chosen)]
+    known = put_back(mixture, facts, groups, progress)
+    for row, change in zip(single, known.changes, strict=False):
+        tokens[row] = replace(tokens[row], change=change)
+    both = {"facts": known.facts, "log_probability": known.log_probability}
+    return {n: {**both, "change": one} for n, one in zip(chosen, known.changes[len(single) :], strict=True)}
 
 
 def _differs(token: PromptToken) -> bool:
@@ -281,7 +292,7 @@ def _prompt_words(mixture: "Mixture", number: int, tokens: Sequence[PromptToken]
 def _end(mixture: "Mixture", number: int) -> str:
     """Return the text of the token that ends answers to a prompt; none if answers have one token."""
     end = mixture.long_answers.end_of(number)
-    if end is None or mixture.answer_kind is None or not mixture.answer_kind.any_length:
+    if end is None or mixture.answer_kind is None or not mixture.answer_kind.is_long:
         return ""
     return str(mixture.lm.tokenizer.decode([end])).strip()
 
