@@ -9,12 +9,12 @@ from builders.stores import figures_of, keep, record_of, spec_of
 
 from askwell.data.testbed import told_facts, withheld_facts
 from askwell.runs.folder import write_run
+from askwell.runs.run_group import control_runs, kept_runs
 from askwell.views.document import Figure, Paragraph, Points, Table
 from askwell.views.findings import finding_points, findings_of, relation_tables
 from askwell.views.study import report_markdown, study_of
-from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of, same_facts
-from askwell.views.trust_figures import control_runs, trust_in
+from askwell.views.trust_figures import trust_in
 
 WRONG, RIGHT = [20] * 20, [1] * 20
 

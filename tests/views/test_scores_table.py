@@ -8,9 +8,10 @@ from builders.stores import A, B, keep, keep_arrows, new_store
 
 from askwell.data.testbed import told_facts, withheld_facts
 from askwell.evaluation.comparison import compare
+from askwell.runs.run_group import RunGroup, kept_runs
 from askwell.views.findings import findings_of
 from askwell.views.scores import told_sentences
-from askwell.views.study_cells import RunGroup, change_of, kept_runs
+from askwell.views.study_cells import change_of
 from askwell.views.study_rows import StudyTable, lines_of, same_facts
 from askwell.views.study_tables import scores_table
 
@@ -171,7 +172,7 @@ def test_seeds_that_not_all_relations_have_count_in_the_mean_but_not_in_the_spre
     keep(store, (1, 20), B, seed=0)
     score = RunGroup(tuple(kept_runs(store.runs()))).score("P@1")
     assert score.mean == pytest.approx((50 + 50) / 2)
-    assert (score.deviation, score.seeds) == (None, 1)
+    assert (score.deviation, score.runs) == (None, 1)
     caption = table_of(store).table.caption
     assert "Some relations have more seeds than others" in caption
 

@@ -18,6 +18,7 @@ from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import FEW, doubt
 from askwell.evaluation.significance import SIGNIFICANT
+from askwell.runs.run_group import RunGroup
 from askwell.views.charts import Gap, gaps_chart
 from askwell.views.document import (
     Cell,
@@ -34,7 +35,7 @@ from askwell.views.document import (
 )
 from askwell.views.printable import NONE, counted, listed, shortened, signed
 from askwell.views.run_facts import answer_cell
-from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, place_of
+from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, Step, change_of, place_of
 from askwell.views.study_rows import TEXTS, Line, StudyCell, file_stem, ranked_among
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 

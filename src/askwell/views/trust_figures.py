@@ -1,13 +1,11 @@
 """How far the score of a cell can be trusted: controls, parts of the facts, calibration, agreement, nearest words."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from askwell.data.facts import SplitName
 from askwell.data.names import cardinalities
 from askwell.data.testbed import PREFIXES, is_told
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
@@ -16,40 +14,12 @@ from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import EASY, FEW, HARD, Parts, PartScores, by_control, parted
 from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.files import to_json
-from askwell.runs.folder import Run
+from askwell.runs.run_group import ControlRuns, KeptRun, RunGroup, Spread, controls_of
 from askwell.runs.several_runs import RunConsistency, run_consistency
-from askwell.specs.run_spec import ControlKind
-from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
+from askwell.views.study_cells import INIT, place_of
 from askwell.views.study_rows import Line, StudyCell
 
-ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
-"""By the id of a run: its control runs, by the kind of LM that knows nothing."""
 TOLD, WITHHELD = "told", "withheld"
-
-
-def control_runs(runs: Sequence[Run]) -> ControlRuns:
-    """Return the control runs among some, under the ids of the runs that differ from them in the LM alone."""
-    found: dict[str, dict[ControlKind, Run]] = {}
-    for run in runs:
-        spec = run.record.spec
-        if spec.control is not None:
-            found.setdefault(spec.model_copy(update={"control": None}).id, {})[spec.control] = run
-    return found
-
-
-def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, dict[SplitName, dict[int, list[Outcome]]]]:
-    """Return dev and test outcomes by seed of every control that all of these runs have."""
-    times: Counter[str] = Counter()
-    found: dict[str, dict[SplitName, dict[int, list[Outcome]]]] = {}
-    for run in runs:
-        of_run = {name: of for name, of in run.controls.items() if {"dev", "test"} <= of.keys()}
-        of_run |= {kind: {"dev": of.dev, "test": of.test} for kind, of in of_runs.get(run.spec.id, {}).items()}
-        times.update(of_run.keys())
-        for name, by_split in of_run.items():
-            for split in ("dev", "test"):
-                by_seed = found.setdefault(name, {}).setdefault(split, {})
-                by_seed.setdefault(run.spec.seed, []).extend(by_split[split])
-    return {name: of for name, of in found.items() if times[name] == len(runs) and name != PRIOR_CORRECTED}
 
 
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
@@ -68,7 +38,7 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
 class CellTrust(StudyCell):
     """All figures of a cell; what the runs lack is None, or missing."""
 
-    score: Score
+    score: Spread
     """P@1, micro."""
     knowledge: Knowledge | None
     corrected: float | None
@@ -112,7 +82,7 @@ class CellTrust(StudyCell):
                 "test_facts": self.group.facts,
                 "left_out": self.group.left_out,
                 "vocabulary": sorted({run.record.test.vocabulary for run in self.group.runs}),
-                "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
+                "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.runs},
                 "knowledge": self.knowledge,
                 "prior_corrected_P@1": self.corrected,
                 "parts": self.parts,
