@@ -15,7 +15,7 @@ from typing import Any
 from askwell.errors import Failure
 from askwell.evaluation.comparison import Difference, compare
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.significance import SIGNIFICANT, wilson_interval
+from askwell.evaluation.significance import wilson_interval
 from askwell.files import to_json
 from askwell.runs.probe_plan import EXAMPLES, HARD, SETTINGS, TUNED, SettingName
 from askwell.runs.probe_results import ProbedFact, ProbedRun
@@ -128,7 +128,7 @@ class LMCard:
     @property
     def is_knowledge(self) -> bool:
         """Whether the gain over the control is there: with few units, the interval alone is overconfident."""
-        return self.over_control.low is not None and self.over_control.low > 0 and self.over_control.p < SIGNIFICANT
+        return self.over_control.low is not None and self.over_control.low > 0 and self.over_control.is_clear
 
 
 @dataclass(frozen=True)

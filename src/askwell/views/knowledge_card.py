@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
-from askwell.evaluation.comparison import Difference
-from askwell.evaluation.significance import interval_text, p_text
 from askwell.files import write_all
 from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
 from askwell.runs.probe_lms import Probe
@@ -32,6 +30,7 @@ from askwell.views.document import (
     table,
 )
 from askwell.views.printable import NONE, counted, listed, per_cent, shortened, signed
+from askwell.views.scores import gain_text, how_sure
 from askwell.views.to_files import markdown_escaped, markdown_section
 from askwell.views.to_html import page_html
 
@@ -81,7 +80,7 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
 
 def headline(card: LMCard) -> str:
     """Return what an LM knows, in one sentence."""
-    found, gap = card.over_control, gap_text(card.over_control)
+    found, gap = card.over_control, how_sure(card.over_control)
     over = (
         f"{signed(found.difference)} points over the best answers that need no knowledge ({gap})"
         if card.is_knowledge
@@ -95,12 +94,6 @@ def headline(card: LMCard) -> str:
         f"{counted(len(card.relations), 'relation')}, {over}; one hard prompt gets {card.scores[HARD]:.1f} %, "
         f"{together}and up to 16 examples, which need no tuning, {by_examples:.1f} %{better}."
     )
-
-
-def gap_text(found: Difference) -> str:
-    """Return the interval and p of a difference."""
-    interval = interval_text(found.low, found.high, signed)
-    return f"95 % interval {interval}, p = {p_text(found.p)}" if interval != NONE else f"p = {p_text(found.p)}"
 
 
 def relations_chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
@@ -131,12 +124,10 @@ def _label(one: AskedRelation) -> str:
 
 
 def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ...]]]:
-    over_hard, over_examples = card.over_hard, card.over_examples
     only = (
         f"{counted(card.brought_out, 'fact')} of {card.facts:,} are answered by the tuned prompts, and neither by the "
-        f"hard prompt nor by the best control; {card.brought_out_by_examples:,} of them by the examples, too. Over the "
-        f"hard prompt, tuning brings {signed(over_hard.difference)} points ({gap_text(over_hard)}), over the untuned "
-        f"examples {signed(over_examples.difference)} ({gap_text(over_examples)})."
+        f"hard prompt nor by the best control; {card.brought_out_by_examples:,} of them by the examples, too. Tuning "
+        f"brings {gain_text(card.over_hard)} over the hard prompt, {gain_text(card.over_examples)} over the examples."
     )
     share = card.confident_wrong / card.confident if card.confident else 0.0
     wrong = (
@@ -245,7 +236,7 @@ def trust_lines(card: LMCard) -> list[str]:
     """Say how far the scores can be trusted."""
     found = card.over_control
     said = [
-        f"The gain over the best control is {signed(found.difference)} points ({gap_text(found)}; all facts with the "
+        f"The gain over the best control is {signed(found.difference)} points ({how_sure(found)}; all facts with the "
         "same answer are one unit of the test). "
         + (
             "Such a gain is not to be had without knowledge."
@@ -297,9 +288,8 @@ def _side_by_side(lms: Sequence[LMCard]) -> Table:
 
 def _pair_sentence(pair: LMPair) -> Paragraph:
     return Paragraph(
-        f"{pair.a} minus {pair.b}: {signed(pair.difference.difference)} points ({gap_text(pair.difference)}) on "
-        f"{counted(pair.facts, 'fact')} of {counted(pair.relations, 'relation')} that both answered, with "
-        "tuned prompts."
+        f"{pair.a} minus {pair.b}: {gain_text(pair.difference)} on {counted(pair.facts, 'fact')} of "
+        f"{counted(pair.relations, 'relation')} that both answered, with tuned prompts."
     )
 
 

@@ -1,17 +1,12 @@
 """The kind of a run, which follows from its spec, whatever its setting is called; and the step from one cell to the
 next."""
 
-from collections import defaultdict
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from askwell.evaluation.comparison import Outcomes, pair_outcomes
-from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.comparison import Difference, Outcomes, paired_difference
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.significance import permutation_test
 from askwell.runs.record import ONLY_WEIGHTS
 from askwell.runs.run_group import RunGroup
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN
@@ -92,40 +87,22 @@ def how_of(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Step:
-    """From one cell to the next: the gain in points and the p-value of the paired permutation test."""
-
-    gain: float
-    p: float | None
-    """None where the outcomes of single facts are not known."""
-    changed: int = 0
-    """How many facts were not answered equally well."""
-
-
 def change_of(
     before: RunGroup | None, after: RunGroup | None, metric: str, among: Callable[[Outcome], bool] | None = None
-) -> Step | None:
-    """Return the step between two cells, all relations together; None if they share no relation or no seed.
+) -> Difference | None:
+    """Return the difference between two cells, all relations together; None if they share no relation or no seed.
 
     `among` limits it to some facts, where the outcomes of single facts are known.
-    It is the micro difference of `compare`, without the intervals, which take long on many facts.
     """
     if before is None or after is None or not {*before.relations} & {*after.relations}:
         return None
     if not before.has_outcomes:
-        return Step(after.score(metric).mean - before.score(metric).mean, None)
+        scores = after.score(metric).mean, before.score(metric).mean
+        return Difference(*scores, scores[0] - scores[1], low=None, high=None, p=math.nan, exact=False)
     a, b = _by_seed(after, among), _by_seed(before, among)
     if isinstance(a, dict) and isinstance(b, dict) and not a.keys() & b.keys():
         return None
-    value, pairs = METRICS[metric].value, pair_outcomes(a, b).pairs
-    differences: dict[tuple[str, ...], float] = defaultdict(float)
-    for pair in pairs:
-        differences[pair.unit("fact")] += value(pair.a) - value(pair.b)
-    sums = np.array([*differences.values()])
-    sums[np.abs(sums) < 1e-12] = 0.0  # seeds that cancel out except for the last bits
-    gain = METRICS[metric].scale * float(sums.sum()) / len(pairs)
-    return Step(gain, permutation_test(sums).p, int(np.count_nonzero(sums)))
+    return paired_difference(a, b, metric)
 
 
 def _by_seed(group: RunGroup, among: Callable[[Outcome], bool] | None) -> Outcomes:

@@ -55,14 +55,13 @@ def scores_table(findings: Sequence[LMFindings], fact_set: str) -> StudyTable:
                 cell.line,
                 cell.kind,
                 metric,
-                gain=None if step is None else step.gain,
-                p=None if step is None else step.p,
+                gain=None if step is None else step.difference,
+                p=None if step is None or math.isnan(step.p) else step.p,
             )
             for metric, step in steps.items()
         ]
         gain, row = steps["P@1"], [shown for shown, _ in figures]
-        is_clear = gain is not None and gain.p is not None and gain.p < SIGNIFICANT
-        row.append(MISSING if gain is None else Cell(signed(gain.gain), strong=is_clear))
+        row.append(MISSING if gain is None else Cell(signed(gain.difference), strong=gain.is_clear))
         draft.records += [found for _, found in figures]
         if several:
             macro, found = scored(cell.line, cell.kind, "P@1", "macro")
