@@ -5,7 +5,6 @@ Means are macro: every relation counts the same. Scores and tests are over all s
 said of the first. Where a search was cut, a score has two bounds.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,6 +14,7 @@ from typing import Any
 from askwell.errors import Failure
 from askwell.evaluation.comparison import Difference, compare
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.scoring import WORDS, label_of, parted
 from askwell.evaluation.significance import wilson_interval
 from askwell.files import to_json
 from askwell.runs.probe_plan import EXAMPLES, HARD, SETTINGS, TUNED, SettingName
@@ -338,23 +338,14 @@ def _of_many_relations(asked: Sequence[_Asked]) -> list[_Asked]:
 
 
 def _parts(asked: Sequence[_Asked]) -> dict[str, tuple[Part, ...]]:
-    def frequency(fact: _Asked) -> str:
-        return FREQUENCIES[bisect_right(_EDGES, fact.tuned.train_lines)]
-
-    def length(fact: _Asked) -> str:
-        return LENGTHS[min(len(fact.tuned.y.split()), len(LENGTHS)) - 1]
-
-    kinds = sorted({fact.kind for fact in asked if fact.kind is not None})
-    by: dict[str, tuple[Callable[[_Asked], str | None], Sequence[str]]] = {
-        "kind of relation": (lambda fact: fact.kind, kinds),
-        "frequency of the answer": (frequency, FREQUENCIES),
-        "length of the answer": (length, LENGTHS),
+    by_frequency = parted(asked, lambda one: label_of(one.tuned.train_lines, _EDGES, FREQUENCIES), FREQUENCIES)
+    by_length = parted(asked, lambda one: label_of(len(one.tuned.y.split()), WORDS[:2], LENGTHS), LENGTHS)
+    parts = {
+        "kind of relation": parted(asked, lambda one: one.kind),
+        "frequency of the answer": by_frequency,
+        "length of the answer": by_length,
     }
-    parts = {}
-    for what, (label, order) in by.items():
-        groups = {name: [fact for fact in asked if label(fact) == name] for name in order}
-        parts[what] = tuple(_part(name, group) for name, group in groups.items() if group)
-    return {what: of for what, of in parts.items() if of}
+    return {what: tuple(_part(name, of) for name, of in groups.items()) for what, groups in parts.items() if groups}
 
 
 def _part(name: str, asked: Sequence[_Asked]) -> Part:

@@ -26,10 +26,9 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     """Partition the outcomes by told and withheld, and by cardinality, for relations where these are known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
     of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIXES)]
-    of_kinds = [outcome for outcome in outcomes if outcome.relation in kinds]
     found = {
-        "told": parted(of_testbed, lambda one: TOLD if is_told(*one.key) else WITHHELD, [TOLD, WITHHELD]),
-        "cardinality": parted(of_kinds, lambda outcome: kinds[outcome.relation], sorted({*kinds.values()})),
+        "told": parted(of_testbed, lambda one: TOLD if is_told(*one.key) else WITHHELD),
+        "cardinality": parted(outcomes, lambda one: kinds.get(one.relation)),
     }
     return {name: parts for name, parts in found.items() if parts}
 
