@@ -136,11 +136,11 @@ def test_a_step_agrees_with_an_exact_test_and_with_compare(store, metric):
     )
     assert found is not None
     assert found.p == pytest.approx(exact.pvalue)
-    assert found.gain == pytest.approx(100 * sums.sum() / 12)
+    assert found.difference == pytest.approx(100 * sums.sum() / 12)
     soft, untuned = line.groups["soft"].outcomes, line.groups["init"].outcomes[0]
     compared = compare(soft, untuned, metric=metric, resamples=99)
     assert found.p == pytest.approx(compared.micro.p)
-    assert found.gain == pytest.approx(compared.micro.difference)
+    assert found.difference == pytest.approx(compared.micro.difference)
 
 
 def test_cells_without_a_common_relation_or_seed_have_no_step(tmp_path):

@@ -224,14 +224,10 @@ def _of_lm(
     to_show = [fact for fact in brought_out if fact.tuned.answer == fact.tuned.y]
     confident = [fact for fact in facts if fact.tuned.probability >= CONFIDENT]
     wrong = sorted((fact for fact in confident if not fact.tuned.is_right), key=lambda fact: -fact.tuned.probability)
-    control, hard, examples = (
-        [one for of in relations.values() for one in outcomes(of)]
-        for outcomes in (
-            lambda of: _control_of(of).outcomes(of_control=True),
-            lambda of: _first(of, HARD).outcomes(),
-            lambda of: _first(of, EXAMPLES).outcomes(),
-        )
-    )
+
+    def over(others: Callable[[_Of], list[Outcome]]) -> Difference:
+        return compare(tuned, [one for of in relations.values() for one in others(of)], unit="y").macro
+
     return LMCard(
         lm=lm,
         lm_sha256=every[0].lm_sha256,
@@ -241,13 +237,13 @@ def _of_lm(
         unsettled={name: sum(_first(of, name).unsettled for of in relations.values()) for name in asked[0].scores},
         scores={name: fmean(one.scores[name] for one in asked) for name in asked[0].scores},
         at_least={name: fmean(one.at_least[name] for one in asked) for name in asked[0].at_least},
-        bits={name: _mean_of_known([one.bits[name] for one in asked]) for name in asked[0].bits},
+        bits={name: mean_of_known([one.bits[name] for one in asked]) for name in asked[0].bits},
         by_seed=_by_seed(relations),
         tuned=fmean(one.tuned_score for one in asked),
         control=fmean(one.control for one in asked),
-        over_control=compare(tuned, control, unit="y").macro,
-        over_hard=compare(tuned, hard, unit="y").macro,
-        over_examples=compare(tuned, examples, unit="y").macro,
+        over_control=over(lambda of: _control_of(of).outcomes(of_control=True)),
+        over_hard=over(lambda of: _first(of, HARD).outcomes()),
+        over_examples=over(lambda of: _first(of, EXAMPLES).outcomes()),
         brought_out=len(brought_out),
         brought_out_by_examples=sum(fact.examples.is_first for fact in brought_out),
         brought_out_facts=tuple(fact.to_read for fact in _of_many_relations(to_show)),
@@ -272,7 +268,7 @@ def _relation(of: _Of) -> AskedRelation:
         facts=len(run.facts),
         scores={name: fmean(run.p_at_1 for run in of[name]) for name in SETTINGS if name in of},
         at_least={name: fmean(run.p_at_1_at_least for run in of[name]) for name in SETTINGS if name in of},
-        bits={name: _mean_of_known([run.bits for run in of[name]]) for name in SETTINGS if name in of},
+        bits={name: mean_of_known([run.bits for run in of[name]]) for name in SETTINGS if name in of},
         tuned=chosen,
         low=100 * low,
         high=100 * high,
@@ -281,7 +277,7 @@ def _relation(of: _Of) -> AskedRelation:
     )
 
 
-def _mean_of_known(figures: Sequence[float | None]) -> float | None:
+def mean_of_known(figures: Sequence[float | None]) -> float | None:
     """Return the mean; None if one of the figures is not known, since a mean over the others would be another thing."""
     known = [figure for figure in figures if figure is not None]
     return fmean(known) if known and len(known) == len(figures) else None

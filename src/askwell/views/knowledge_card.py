@@ -8,7 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 from askwell.files import write_all
-from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
+from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part, mean_of_known
 from askwell.runs.probe_lms import Probe
 from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SOFT, TUNED
 from askwell.version import VERSION
@@ -31,8 +31,7 @@ from askwell.views.document import (
 )
 from askwell.views.printable import NONE, counted, listed, per_cent, shortened, signed
 from askwell.views.scores import gain_text, how_sure
-from askwell.views.to_files import markdown_escaped, markdown_section
-from askwell.views.to_html import page_html
+from askwell.views.to_html import page_files
 
 _WAYS = {
     HARD: "Hard prompt: the first prompt of the relation, untuned, with nothing before it.",
@@ -177,7 +176,7 @@ def relation_table(card: LMCard) -> Table:
                 *(_score(card, name) for name in card.scores),
                 one_decimal(card.control),
                 Cell(""),
-                _bits(_mean_bits(card)),
+                _bits(mean_of_known([one.bits[one.tuned] for one in card.relations])),
             ),
             begins="All relations",
         )
@@ -199,12 +198,6 @@ def _score(of: AskedRelation | LMCard, setting: str, *, strong: bool = False) ->
 
 def _bits(bits: float | None) -> Cell:
     return Cell(NONE if bits is None else f"{bits:.2f}")
-
-
-def _mean_bits(card: LMCard) -> float | None:
-    bits = [one.bits[one.tuned] for one in card.relations]
-    known = [one for one in bits if one is not None]
-    return sum(known) / len(known) if known and len(known) == len(bits) else None
 
 
 def _to_read(unread: Sequence[FactToRead]) -> list[Table]:
@@ -335,17 +328,9 @@ def relations_csv(card: Card) -> str:
 
 def write_card(card: Card, page: CardPage, folder: Path) -> list[Path]:
     """Write the card as HTML, Markdown with its figures, JSON, and CSV by relation; return the paths."""
-    document = page.document
-    drawings = [drawing for block in document.blocks if isinstance(block, Figure) for drawing in block.drawings]
-    text = [f"# {markdown_escaped(document.title)}\n", f"{markdown_escaped(document.lead)}\n"]
-    text += [markdown_section(section) for section in document.sections]
-    text[2] = text[2].removeprefix("## \n\n")
-    contents: dict[Path, str | bytes] = {
-        folder / "card.html": page_html(document),
-        folder / "card.md": "\n".join([*text, f"{markdown_escaped(document.foot)}\n"]),
-        folder / "card.json": json.dumps(card.as_json(), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
+    contents = page_files(page.document, "card") | {
+        "card.json": json.dumps(card.as_json(), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
+        "relations.csv": relations_csv(card),
     }
-    contents[folder / "relations.csv"] = relations_csv(card)
-    contents |= {folder / "figures" / f"{drawing.name}.svg": drawing.chart.svg() for drawing in drawings}
-    write_all(contents)
-    return list(contents)
+    write_all({folder / name: content for name, content in contents.items()})
+    return [folder / name for name in contents]
