@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
@@ -138,8 +138,8 @@ class Difference:
     """Whether p counts all sign flips, or a sample of them."""
     alike: bool = False
     """Whether all units differ alike, so that drawing them shows nothing: see `bootstrap_interval`."""
-    changed: Annotated[int, Field(exclude=True)] = 0
-    """How many units differ."""
+    changed: Annotated[int, Field(exclude=True)] = field(default=0, compare=False)
+    """How many units differ; no file has it."""
 
     @property
     def is_clear(self) -> bool:
