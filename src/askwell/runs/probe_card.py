@@ -13,6 +13,7 @@ from typing import Any
 
 from askwell.errors import Failure
 from askwell.evaluation.comparison import Difference, compare
+from askwell.evaluation.metrics import mean_of_known
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import WORDS, label_of, parted
 from askwell.evaluation.significance import wilson_interval
@@ -275,12 +276,6 @@ def _relation(of: _Of) -> AskedRelation:
         control=100 * sum(fact.by_control for fact in control.facts) / len(control.facts),
         control_name=control.control,
     )
-
-
-def mean_of_known(figures: Sequence[float | None]) -> float | None:
-    """Return the mean; None if one of the figures is not known, since a mean over the others would be another thing."""
-    known = [figure for figure in figures if figure is not None]
-    return fmean(known) if known and len(known) == len(figures) else None
 
 
 def _by_seed(relations: Mapping[str, _Of]) -> dict[str, tuple[float, ...]]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
+from askwell.evaluation.metrics import mean_of_known
 from askwell.files import write_all
-from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part, mean_of_known
+from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
 from askwell.runs.probe_lms import Probe
 from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, MIXTURE, SOFT, TUNED
 from askwell.version import VERSION

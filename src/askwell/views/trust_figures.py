@@ -1,6 +1,6 @@
 """How far the score of a cell can be trusted: controls, parts of the facts, calibration, agreement, nearest words."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from askwell.data.names import cardinalities
 from askwell.data.testbed import PREFIXES, is_told
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, KnownShare, knowledge, mean_of_runs
+from askwell.evaluation.metrics import mean_of_known
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import EASY, FEW, HARD, Parts, PartScores, by_control, parted
 from askwell.evaluation.trust import WORDS_ALREADY
@@ -109,7 +110,7 @@ def trust_in(lines: Sequence[Line], of_runs: ControlRuns) -> list[CellTrust]:
 
 def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> CellTrust:
     by_seed, runs = group.outcomes, [part for run in group.runs for part in run.parts]
-    every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
+    every, facts = [one for outcomes in by_seed.values() for one in outcomes], [run.facts for run in runs]
     controls = controls_of(runs, of_runs)
     confidences, right = map(np.concatenate, zip(*map(questions_of, by_seed.values()), strict=True))
     parts = _summed_parts([run.record.partitions for run in runs])
@@ -123,14 +124,14 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
         group=group,
         score=group.score("P@1"),
         knowledge=knowledge(by_seed, controls),
-        corrected=_mean(runs, _corrected),
+        corrected=mean_of_known([*map(_corrected, runs)], facts),
         parts=parts,
         calibration=calibration(confidences, right),
         risk_coverage=risk_coverage(confidences, right),
         answered=_answered(runs),
-        agreement=_mean(runs, _agreement),
+        agreement=mean_of_known([*map(_agreement, runs)], facts),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
-        projected=_mean(runs, _projected) if any(_is_projected(run) for run in runs) else None,
+        projected=mean_of_known([*map(_projected, runs)], facts) if any(map(_is_projected, runs)) else None,
         leaked=sum(_leaked(part) for run in group.firsts for part in run.parts),
         known=mean_of_runs([None if run.record.trust is None else run.record.trust.known for run in runs]),
     )
@@ -191,11 +192,3 @@ def _projected(run: KeptRun) -> float | None:
 def _leaked(run: KeptRun) -> int:
     audit = run.record.audit
     return run.record.relation.counts.get("test_in_train", 0) if audit is None else audit.leaked_pairs
-
-
-def _mean(runs: Sequence[KeptRun], figure: Callable[[KeptRun], float | None]) -> float | None:
-    """Compute the mean over the runs' facts; None where a run does not have the figure."""
-    known = [value for value in map(figure, runs) if value is not None]
-    if len(known) < len(runs):
-        return None
-    return sum(value * run.facts for value, run in zip(known, runs, strict=True)) / sum(run.facts for run in runs)
