@@ -88,12 +88,8 @@ def _best_answers(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], tuple[st
 
 def spreads_of(scores: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
     """Return the mean and spread of each score that all of the runs have, by its name."""
-    spreads = {}
-    for name in scores[0]:
-        values = [of_run[name] for of_run in scores if name in of_run]
-        if len(values) == len(scores):
-            spreads[name] = Spread.of(values)
-    return spreads
+    names = (name for name in scores[0] if all(name in of_run for of_run in scores))
+    return {name: Spread.of([of_run[name] for of_run in scores]) for name in names}
 
 
 @dataclass(frozen=True)
