@@ -122,7 +122,7 @@ def log_loss_of(outcomes: Sequence["Outcome"]) -> float | None:
     return loss if math.isfinite(loss) else None
 
 
-def mean_of_known(figures: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
+def mean_of_known(figures: Sequence[float | None], weights: Sequence[int] | None = None) -> float | None:
     """Return the mean; None if one of the figures is not known, since a mean over the others would be another thing."""
     known = [figure for figure in figures if figure is not None]
     return fmean(known, weights) if known and len(known) == len(figures) else None
