@@ -183,6 +183,8 @@ def test_without_a_whole_relation_there_is_no_card():
 
 def test_runs_in_short_are_read_as_they_were_written(tmp_path):
     path, run = tmp_path / "results.jsonl", run_of(SOFT, [1.0, None])
+    odd = run.facts[0]._replace(x="a\u2028b\x85c")  # which end a line elsewhere, and not in JSON
+    run = run.model_copy(update={"facts": (odd, *run.facts[1:])})
     write_results({run.id: run}, path)
     assert read_results(path) == {run.id: run}
     path.write_text(path.read_text() + "{\n")

@@ -171,7 +171,9 @@ def read_results(path: Path) -> dict[str, ProbedRun]:
     if not path.is_file():
         return {}
     runs = {}
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    # Not splitlines(), which also breaks lines inside of texts, at U+2028 and others.
+    lines = enumerate(read_text(path).split("\n"), start=1)
+    for number, line in ((number, line) for number, line in lines if line):
         try:
             run = ProbedRun.model_validate_json(line)
         except ValidationError as error:
