@@ -8,9 +8,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from askwell.data.names import cardinalities, relation_label
 from askwell.errors import BadFile
@@ -33,11 +33,11 @@ class ProbedFact(NamedTuple):
     """Whether y is ranked first, other right answers of x left out."""
     is_known: bool
     """Whether that is known: y counts as first if the search for a better answer was cut."""
-    log_probability: float | None
+    log_probability: FiniteFloat | None
     """Of y; None if it is impossible."""
     answer: str
     """The most probable one."""
-    probability: float
+    probability: Annotated[float, Field(ge=0, le=1)]
     is_right: bool
     """Whether the answer is any of the right ones."""
     by_control: bool
@@ -49,7 +49,7 @@ class ProbedFact(NamedTuple):
 class ProbedRun(BaseModel):
     """A run in short."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     version: Literal[1] = 1
     id: str
