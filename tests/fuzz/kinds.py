@@ -579,7 +579,7 @@ def _weight(command: tuple[str, ...]) -> int:
 
 
 KINDS: dict[str, Kind] = {
-    "facts": Kind(280, _facts),
+    "facts": Kind(318, _facts),
     "data folders": Kind(180, _facts_folder),
     "prompts": Kind(130, _prompts),
     "xs": Kind(80, _xs),
@@ -591,8 +591,8 @@ KINDS: dict[str, Kind] = {
     "reports": Kind(4, _report),
     "mixtures": Kind(120, _mixture),
     "transfers": Kind(40, _transfer),
-    "probes": Kind(60, _probe),
-    "diffs": Kind(30, _diff),
+    "probes": Kind(40, _probe),
+    "diffs": Kind(12, _diff),
     "stores": Kind(80, _store),
     "checkpoints": Kind(24, _checkpoint),
     "LMs": Kind(70, _lm),
