@@ -239,7 +239,7 @@ def test_runs_are_filtered_sorted_compared_and_kept(seen, made_runs):
     page = seen.open("/runs")
     rows = page.locator("#runs tbody tr")
     expect(rows).to_have_count(3)
-    page.set_viewport_size(SIZES["phone"])  # ty: ignore[invalid-argument-type]
+    page.set_viewport_size(SIZES["phone"])
     widths = (
         "(() => { const of = document.querySelector('#runs .scrolled'); return [of.scrollWidth, of.clientWidth] })()"
     )
