@@ -192,6 +192,15 @@ def test_infinite_logits_of_a_mixture(value, world: World, tmp_path: Path, told)
     assert "infinite or NaN values in weighting.logits" in told(1, "show", mixture)
 
 
+def test_a_history_without_its_main_score(world: World, tmp_path: Path, told) -> None:
+    run = shutil.copytree(world.run, tmp_path / "run")
+    history = (run / "history.jsonl").read_text()
+    (run / "history.jsonl").write_text(history.replace("P@1", "P@one", 1))
+    said = told(1, "export", run, "--out", tmp_path / "run.html")
+    assert "history.jsonl" in said
+    assert "there is no P@1" in said
+
+
 def test_no_output_takes_the_place_of_a_device_or_a_pipe(world: World, tmp_path: Path, told) -> None:
     """As root, --out /dev/null would have replaced it for everyone."""
     pipe = tmp_path / "pipe"

@@ -187,6 +187,8 @@ def test_a_sweep_whose_workers_are_killed_goes_on_by_itself(world, undisturbed, 
             enough = done(store) + (chance.randrange(3) if kills else 1)
             wait_until(process, lambda enough=enough: done(store) >= enough)
             os.kill(other, signal.SIGKILL)
+            # Else a dying worker could be held next; the sweep cannot end before the one that is held now.
+            wait_until(process, lambda other=other: not is_running(other))
             os.kill(held, signal.SIGCONT)
             kills += 1
             all_whole(store)

@@ -24,7 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from askwell.data.split_audit import RelationAudit
 from askwell.evaluation.knowledge import ControlFigures, Knowledge
@@ -80,6 +80,13 @@ class HistoryRecord(BaseModel):
     """(fact, prompt) pairs trained on so far."""
     train_loss: float | None = None
     dev: dict[str, float | None]
+
+    @field_validator("dev")
+    @classmethod
+    def _need_score(cls, dev: dict[str, float | None]) -> dict[str, float | None]:
+        if dev.get("P@1") is None:
+            raise ValueError("there is no P@1")
+        return dev
 
 
 class Environment(BaseModel):
