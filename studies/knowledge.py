@@ -25,8 +25,7 @@ from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.evaluation.scoring import HARD, by_control
 from askwell.runs.folder import load_runs
 from askwell.runs.record import TEST_OUTCOMES
-from askwell.views.study_cells import KeptRun, kept_runs
-from askwell.views.trust_figures import ControlRuns, control_runs, controls_of
+from askwell.runs.run_group import ControlRuns, KeptRun, control_runs, controls_of, kept_runs
 
 SETTING = "soft"
 ESTIMATES = {

@@ -13,12 +13,12 @@ from askwell.evaluation.confidence import Calibration, RiskCoverage
 from askwell.evaluation.knowledge import ControlFigures
 from askwell.evaluation.scoring import Projection
 from askwell.evaluation.trust import Agreement, AtRisk, Consistency, SignalAreas, Trust
+from askwell.runs.run_group import control_runs, kept_runs
 from askwell.views.document import MISSING
 from askwell.views.study import report_latex, report_markdown, report_page, study_of
-from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
-from askwell.views.trust_figures import control_runs, known_parts, trust_in
+from askwell.views.trust_figures import known_parts, trust_in
 from askwell.views.trust_section import parts_table, trust_sentences, trust_table
 
 

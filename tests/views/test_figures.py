@@ -9,8 +9,8 @@ from builders.stores import A, B, keep, keep_arrows, new_store
 from scipy import stats
 
 from askwell.errors import DamagedFile
+from askwell.runs.run_group import RunGroup, kept_runs
 from askwell.views.study import report_page, study_of, write_report
-from askwell.views.study_cells import RunGroup, kept_runs
 from askwell.views.study_figures import chosen_runs, curve_drawing, interval, mean_curve, prompt_drawings, score_drawing
 from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html

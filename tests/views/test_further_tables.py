@@ -6,8 +6,8 @@ import pytest
 from builders.stores import A, B, keep
 
 from askwell.errors import UsageError
+from askwell.runs.run_group import kept_runs
 from askwell.views.study import study_of
-from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.study_tables import effective_table, paper_table
 

@@ -5,8 +5,9 @@ from typing import get_args
 import pytest
 from builders.stores import spec_of
 
+from askwell.runs.run_group import fact_set_of
 from askwell.specs.mixture_spec import WeightingName
-from askwell.views.study_cells import extras_of, fact_set_of, how_of, kind_of, source_of
+from askwell.views.study_cells import extras_of, how_of, kind_of, source_of
 
 
 @pytest.mark.parametrize(

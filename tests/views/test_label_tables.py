@@ -6,8 +6,8 @@ import pytest
 from builders.stores import A, B, figures_of, keep
 
 from askwell.evaluation import labels
+from askwell.runs.run_group import kept_runs
 from askwell.views.study import report_latex, report_markdown, study_of
-from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.study_tables import label_tables
 

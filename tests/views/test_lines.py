@@ -5,7 +5,7 @@ from dataclasses import replace
 from builders.stores import A, B, figures_of, keep, new_store
 
 from askwell.runs.query import select_runs
-from askwell.views.study_cells import kept_runs
+from askwell.runs.run_group import kept_runs
 from askwell.views.study_rows import caption_of, groups_of, lines_of
 
 

@@ -8,9 +8,10 @@ from builders.stores import A, B, keep, keep_arrows, new_store
 
 from askwell.data.testbed import told_facts, withheld_facts
 from askwell.evaluation.comparison import compare
+from askwell.runs.run_group import RunGroup, kept_runs
 from askwell.views.findings import findings_of
 from askwell.views.scores import told_sentences
-from askwell.views.study_cells import RunGroup, change_of, kept_runs
+from askwell.views.study_cells import change_of
 from askwell.views.study_rows import StudyTable, lines_of, same_facts
 from askwell.views.study_tables import scores_table
 
@@ -135,11 +136,11 @@ def test_a_step_agrees_with_an_exact_test_and_with_compare(store, metric):
     )
     assert found is not None
     assert found.p == pytest.approx(exact.pvalue)
-    assert found.gain == pytest.approx(100 * sums.sum() / 12)
+    assert found.difference == pytest.approx(100 * sums.sum() / 12)
     soft, untuned = line.groups["soft"].outcomes, line.groups["init"].outcomes[0]
     compared = compare(soft, untuned, metric=metric, resamples=99)
     assert found.p == pytest.approx(compared.micro.p)
-    assert found.gain == pytest.approx(compared.micro.difference)
+    assert found.difference == pytest.approx(compared.micro.difference)
 
 
 def test_cells_without_a_common_relation_or_seed_have_no_step(tmp_path):
@@ -171,7 +172,7 @@ def test_seeds_that_not_all_relations_have_count_in_the_mean_but_not_in_the_spre
     keep(store, (1, 20), B, seed=0)
     score = RunGroup(tuple(kept_runs(store.runs()))).score("P@1")
     assert score.mean == pytest.approx((50 + 50) / 2)
-    assert (score.deviation, score.seeds) == (None, 1)
+    assert (score.deviation, score.runs) == (None, 1)
     caption = table_of(store).table.caption
     assert "Some relations have more seeds than others" in caption
 

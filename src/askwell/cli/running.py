@@ -10,11 +10,9 @@ from askwell.cli.terminal import bar, note, note_left_out_facts, print_json, say
 from askwell.data.facts import SPLITS, Relation
 from askwell.data.split import fold_of
 from askwell.data.templates import Template
-from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.knowledge import PRIOR_CORRECTED
 from askwell.evaluation.metrics import METRICS, scores_of
 from askwell.evaluation.scoring import FEW, EvaluationFigures, doubt
-from askwell.evaluation.significance import interval_text, p_text
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
@@ -31,12 +29,13 @@ from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
-from askwell.views.printable import counted, signed
+from askwell.views.printable import counted
 from askwell.views.scores import (
     candidate_blocks,
     control_sentences,
     detail_sentences,
     evaluation_blocks,
+    gain_text,
     score_table,
     spread_blocks,
     statement_sentences,
@@ -255,16 +254,10 @@ def print_folds(runs: Sequence[Run], out: Path, *, json: bool) -> None:
         f"P@1 {found.tuned.micro['P@1']:.1f} (95 % interval {found.low:.1f} to {found.high:.1f})."
     )
     if found.gain is not None:
-        say(f"{state.capitalize()} over untuned, fact by fact: {_gain_text(found.gain)}.")
+        say(f"{state.capitalize()} over untuned, fact by fact: {gain_text(found.gain.micro)}.")
     say(*control_sentences(found.knowledge))
     say(f"P@1 by fold: {', '.join(METRICS['P@1'].text(scores['P@1']) for scores in found.by_fold.values())}.")
     say(f'Saved in {out}. Next: askwell ask {out} "…", or askwell runs {out}')
-
-
-def _gain_text(found: Comparison) -> str:
-    gain = found.micro
-    interval = interval_text(gain.low, gain.high, "{:.1f}".format)
-    return f"{signed(gain.difference)} (95 % interval {interval}; p = {p_text(gain.p)})"
 
 
 def note_missing(record: RunRecord) -> None:
@@ -296,7 +289,7 @@ def print_scored(scored: Scored) -> None:
     say(*control_sentences(scored.knowledge))
     if scored.as_words is not None and scored.gain is not None:
         show(score_table({"hard prompts": scored.as_words.figures(), "tuned": scored.evaluation.figures()}))
-        say(f"Tuned over the same prompts as they are written, fact by fact: {_gain_text(scored.gain)}.")
+        say(f"Tuned over the same prompts as they are written, fact by fact: {gain_text(scored.gain.micro)}.")
     say(*statement_sentences(scored.accuracy_of_prompts, scored.published))
     for runs in scored.several_runs:
         show(*spread_blocks(runs))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from pydantic import Field
 from askwell.errors import BadOption, NothingSettled, UsageError, checked, first_few
 from askwell.evaluation.metrics import Metric, metric_named
 from askwell.evaluation.outcomes import FactKey, Outcome
-from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test
+from askwell.evaluation.significance import SIGNIFICANT, bootstrap_interval, permutation_test, sign_test
 
 Unit = Literal["fact", "x", "y"]
 """What the tests take as one independent unit: a fact, all facts of an x, or all facts of a y (of one relation)."""
@@ -133,10 +133,18 @@ class Difference:
     """None, like `high`, where a relation has one unit, or all have the same log-loss: see `bootstrap_interval`."""
     high: float | None
     p: float
+    """Not a number where only the scores are known, and not the answers to single facts."""
     exact: bool
     """Whether p counts all sign flips, or a sample of them."""
     alike: bool = False
     """Whether all units differ alike, so that drawing them shows nothing: see `bootstrap_interval`."""
+    changed: Annotated[int, Field(exclude=True)] = field(default=0, compare=False)
+    """How many units differ; no file has it."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether p is below the line."""
+        return self.p < SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -260,6 +268,15 @@ def compare(
     )
 
 
+def paired_difference(a: Outcomes, b: Outcomes, metric: str) -> Difference:
+    """Return the micro difference of `compare` without its interval, which takes long on many facts. A fact whose
+    search was cut counts as it does in the scores."""
+    by, pairs = metric_named(metric), pair_outcomes(a, b).pairs
+    values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in pairs])
+    sums = _summed(values, [pair.unit("fact") for pair in pairs])[1]
+    return _difference([sums], metric=by, confidence=None, resamples=9_999, seed=0)
+
+
 def _summed(values: np.ndarray, keys: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """Return the distinct keys in order, and for each a row: the sum of A, the sum of B, the number of pairs."""
     number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
@@ -269,26 +286,32 @@ def _summed(values: np.ndarray, keys: Sequence[tuple[str, ...]]) -> tuple[list[t
 
 
 def _difference(
-    strata: Sequence[np.ndarray], *, metric: Metric, confidence: float, resamples: int, seed: int
+    strata: Sequence[np.ndarray], *, metric: Metric, confidence: float | None, resamples: int, seed: int
 ) -> Difference:
-    """Compute the mean of the strata's means for A and B, with interval and test."""
+    """Compute the mean of the strata's means for A and B, with test and, at a confidence, interval."""
     score_a, score_b = (
         metric.scale * float(np.mean([units[:, side].sum() / units[:, 2].sum() for units in strata])) for side in (0, 1)
     )
     parts = [_differences(units) for units in strata]
     # One stratum needs no division, and counts of right answers stay whole numbers, for which the test is exact.
     weighted = parts if len(strata) == 1 else [p / u[:, 2].sum() for p, u in zip(parts, strata, strict=True)]
-    test = permutation_test(np.concatenate(weighted), resamples=resamples, seed=seed)
-    interval = bootstrap_interval(
-        [np.stack([part, units[:, 2]], axis=1) for part, units in zip(parts, strata, strict=True)],
-        confidence=confidence,
-        resamples=resamples,
-        seed=seed,
-        largest=metric.most,
+    differences = np.concatenate(weighted)
+    test = permutation_test(differences, resamples=resamples, seed=seed)
+    interval = (
+        None
+        if confidence is None
+        else bootstrap_interval(
+            [np.stack([part, units[:, 2]], axis=1) for part, units in zip(parts, strata, strict=True)],
+            confidence=confidence,
+            resamples=resamples,
+            seed=seed,
+            largest=metric.most,
+        )
     )
     low, high = (None, None) if interval is None else (metric.scale * end for end in interval)
     alike = all(np.ptp(part / units[:, 2]) < 1e-12 for part, units in zip(parts, strata, strict=True))
-    return Difference(score_a, score_b, score_a - score_b, low, high, test.p, test.exact, alike)
+    changed = int(np.count_nonzero(differences))
+    return Difference(score_a, score_b, score_a - score_b, low, high, test.p, test.exact, alike, changed)
 
 
 def _of_relation(units: np.ndarray, metric: Metric) -> RelationComparison:

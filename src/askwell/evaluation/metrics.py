@@ -7,6 +7,7 @@ card take their metrics from it.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -119,6 +120,12 @@ def log_loss_of(outcomes: Sequence["Outcome"]) -> float | None:
     """Compute the mean of -log p(y | x, r) in nats; None if it is infinite, since some y has probability 0."""
     loss = sum(map(METRICS[LOG_LOSS].value, outcomes)) / len(outcomes)
     return loss if math.isfinite(loss) else None
+
+
+def mean_of_known(figures: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
+    """Return the mean; None if one of the figures is not known, since a mean over the others would be another thing."""
+    known = [figure for figure in figures if figure is not None]
+    return fmean(known, weights) if known and len(known) == len(figures) else None
 
 
 def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:

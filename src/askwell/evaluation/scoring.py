@@ -2,14 +2,17 @@
 unseen ys, easy and hard facts)."""
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field
 
 from askwell.answers.reply import LeftOutFact, RightAnswers, count_reasons
 from askwell.data.facts import Fact, Relation, SplitName
+from askwell.data.split_audit import is_inside
 from askwell.evaluation.confidence import calibration, questions_of
 from askwell.evaluation.labels import LabelFigures, RankedPairs, added, pairs_together
 from askwell.evaluation.metrics import (
@@ -36,10 +39,6 @@ from askwell.views.to_text import ShowsItself
 if TYPE_CHECKING:  # records of runs are read without torch
     from askwell.answers.encode import EncodedFacts
     from askwell.answers.strategy import Answers, Ranking
-from bisect import bisect_right
-from collections import Counter
-
-from askwell.data.split_audit import is_inside
 
 FEW = 30
 """With fewer facts, a score says little, so that its interval is shown with it."""
@@ -61,6 +60,7 @@ progress bar if it takes long."""
 
 # ── parts of the facts ────────────────────────────────────────────────────────────────────────────────────────────────
 
+_T = TypeVar("_T")
 Parts = dict[str, list[Outcome]]
 PartScores = dict[str, int | float]
 """The number of facts of a part, and their scores."""
@@ -68,19 +68,24 @@ PartScores = dict[str, int | float]
 SEEN, UNSEEN = "seen y", "unseen y"
 INSIDE, NOT_INSIDE = "y in x", "y not in x"
 EASY, HARD, NOT_ASKED = "easy", "hard", "no control"
-_EDGES = (1, 10, 100)
+TENS, WORDS = (1, 10, 100), (2, 3, 4)
+"""The edges of parts by how many train lines have y, and by how many words, split at white space, a fact has."""
 _FREQUENCIES = ("0", "1–9", "10–99", "100+")
-"""How many train lines have y: each edge begins a part."""
 _LENGTHS = ("1", "2", "3", "4+")
-"""How many words x has, split at white space."""
 
 
-def parted(outcomes: Sequence[Outcome], label: Callable[[Outcome], str], order: Sequence[str]) -> Parts:
-    """Partition outcomes by their labels, in this order; parts without an outcome are left out."""
-    parts: Parts = {name: [] for name in order}
-    for outcome in outcomes:
-        parts[label(outcome)].append(outcome)
-    return {name: members for name, members in parts.items() if members}
+def parted(facts: Iterable[_T], label: Callable[[_T], str | None], order: Sequence[str] = ()) -> dict[str, list[_T]]:
+    """Partition facts by their labels, in this order or sorted; those without a label are left out, and empty parts."""
+    parts: dict[str, list[_T]] = defaultdict(list)
+    for fact in facts:
+        if (name := label(fact)) is not None:
+            parts[name].append(fact)
+    return {name: parts[name] for name in order or sorted(parts) if name in parts}
+
+
+def label_of(count: int, edges: Sequence[int], labels: Sequence[str]) -> str:
+    """Return the label of a count; each edge begins a part."""
+    return labels[bisect_right(edges, count)]
 
 
 def by_control(outcomes: Sequence[Outcome], controls: Sequence[Sequence[Outcome]]) -> Parts:
@@ -109,18 +114,12 @@ def partitions_of(
     by the length of x."""
     lines = Counter(fact.y for fact in relation.train)
 
-    def frequency(outcome: Outcome) -> str:
-        return _FREQUENCIES[bisect_right(_EDGES, lines[outcome.y])]
-
-    def length(outcome: Outcome) -> str:
-        return _LENGTHS[min(len(outcome.x.split()), len(_LENGTHS)) - 1]
-
     by_ease = {"control": by_control(outcomes, controls)} if controls else {}
     return by_ease | {
         "seen y": parted(outcomes, lambda one: SEEN if one.y in lines else UNSEEN, [SEEN, UNSEEN]),
         "y in x": parted(outcomes, lambda one: [NOT_INSIDE, INSIDE][is_inside(one.y, one.x)], [INSIDE, NOT_INSIDE]),
-        "frequency of y": parted(outcomes, frequency, _FREQUENCIES),
-        "length of x": parted(outcomes, length, _LENGTHS),
+        "frequency of y": parted(outcomes, lambda one: label_of(lines[one.y], TENS, _FREQUENCIES), _FREQUENCIES),
+        "length of x": parted(outcomes, lambda one: label_of(len(one.x.split()), WORDS, _LENGTHS), _LENGTHS),
     }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from askwell.errors import BadOption, UsageError
 from askwell.evaluation.comparison import Comparison, compare
 from askwell.evaluation.outcomes import FactKey, Outcome, by_fact
+from askwell.evaluation.scoring import TENS, WORDS, label_of, parted
 
 State = Literal["by hand", "tuned only", "not"]
 Verdict = Literal["kept", "hidden", "gone", "new", "unknown"]
@@ -27,6 +28,7 @@ BEYOND_CONTROL = "tuned prompts beyond the best control"
 all have none."""
 
 _RESAMPLES = 9_999
+_LENGTHS, _FREQUENCIES = ("1", "2", "3", "4 or more"), ("0", "1 to 9", "10 to 99", "100 or more")
 _DRAWN, _CONTROL, _NEVER_TOLD = "what it answers elsewhere", "the best control", "facts that were never told"
 
 
@@ -323,34 +325,23 @@ def _counted(answered: Sequence[Answered]) -> dict[Verdict, int]:
     return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
-def _parted(answered: Sequence[Answered], label: Callable[[Answered], str]) -> dict[str, dict[Verdict, int]]:
-    parts: dict[str, list[Answered]] = {}
-    for one in answered:
-        parts.setdefault(label(one), []).append(one)
-    return {name: _counted(parts[name]) for name in sorted(parts)}
-
-
 def _all_parts(
     answered: Sequence[Answered],
     frequency: Mapping[tuple[str, str], int] | None,
     kinds: Mapping[str, str],
     forgotten: Collection[FactKey],
 ) -> dict[str, dict[str, dict[Verdict, int]]]:
-    parts = {"relation": _parted(answered, lambda one: one.relation)}
+    labels: dict[str, Callable[[Answered], str]] = {"relation": lambda one: one.relation}
     if any(one.relation in kinds for one in answered):
-        parts["kind of relation"] = _parted(answered, lambda one: kinds.get(one.relation, "not known"))
-    parts["words of y"] = _parted(answered, lambda one: str(min(len(one.y.split()), 4)).replace("4", "4 or more"))
+        labels["kind of relation"] = lambda one: kinds.get(one.relation, "not known")
+    labels["words of y"] = lambda one: label_of(len(one.y.split()), WORDS, _LENGTHS)
     if frequency is not None:
-        parts["frequency of y"] = _parted(answered, lambda one: _frequency(frequency.get((one.relation, one.y), 0)))
+        labels["frequency of y"] = lambda one: label_of(frequency.get((one.relation, one.y), 0), TENS, _FREQUENCIES)
     if forgotten:
-        parts["made to forget"] = _parted(
-            answered, lambda one: "yes" if (one.relation, one.x, one.y) in forgotten else "no"
-        )
-    return parts
-
-
-def _frequency(times: int) -> str:
-    return "0" if not times else "1 to 9" if times < 10 else "10 to 99" if times < 100 else "100 or more"
+        labels["made to forget"] = lambda one: "yes" if (one.relation, one.x, one.y) in forgotten else "no"
+    return {
+        name: {part: _counted(of) for part, of in parted(answered, label).items()} for name, label in labels.items()
+    }
 
 
 def _roc(

@@ -5,7 +5,6 @@ Means are macro: every relation counts the same. Scores and tests are over all s
 said of the first. Where a search was cut, a score has two bounds.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,8 +13,10 @@ from typing import Any
 
 from askwell.errors import Failure
 from askwell.evaluation.comparison import Difference, compare
+from askwell.evaluation.metrics import mean_of_known
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.significance import SIGNIFICANT, wilson_interval
+from askwell.evaluation.scoring import WORDS, label_of, parted
+from askwell.evaluation.significance import wilson_interval
 from askwell.files import to_json
 from askwell.runs.probe_plan import EXAMPLES, HARD, SETTINGS, TUNED, SettingName
 from askwell.runs.probe_results import ProbedFact, ProbedRun
@@ -128,7 +129,7 @@ class LMCard:
     @property
     def is_knowledge(self) -> bool:
         """Whether the gain over the control is there: with few units, the interval alone is overconfident."""
-        return self.over_control.low is not None and self.over_control.low > 0 and self.over_control.p < SIGNIFICANT
+        return self.over_control.low is not None and self.over_control.low > 0 and self.over_control.is_clear
 
 
 @dataclass(frozen=True)
@@ -224,14 +225,10 @@ def _of_lm(
     to_show = [fact for fact in brought_out if fact.tuned.answer == fact.tuned.y]
     confident = [fact for fact in facts if fact.tuned.probability >= CONFIDENT]
     wrong = sorted((fact for fact in confident if not fact.tuned.is_right), key=lambda fact: -fact.tuned.probability)
-    control, hard, examples = (
-        [one for of in relations.values() for one in outcomes(of)]
-        for outcomes in (
-            lambda of: _control_of(of).outcomes(of_control=True),
-            lambda of: _first(of, HARD).outcomes(),
-            lambda of: _first(of, EXAMPLES).outcomes(),
-        )
-    )
+
+    def over(others: Callable[[_Of], list[Outcome]]) -> Difference:
+        return compare(tuned, [one for of in relations.values() for one in others(of)], unit="y").macro
+
     return LMCard(
         lm=lm,
         lm_sha256=every[0].lm_sha256,
@@ -241,13 +238,13 @@ def _of_lm(
         unsettled={name: sum(_first(of, name).unsettled for of in relations.values()) for name in asked[0].scores},
         scores={name: fmean(one.scores[name] for one in asked) for name in asked[0].scores},
         at_least={name: fmean(one.at_least[name] for one in asked) for name in asked[0].at_least},
-        bits={name: _mean_of_known([one.bits[name] for one in asked]) for name in asked[0].bits},
+        bits={name: mean_of_known([one.bits[name] for one in asked]) for name in asked[0].bits},
         by_seed=_by_seed(relations),
         tuned=fmean(one.tuned_score for one in asked),
         control=fmean(one.control for one in asked),
-        over_control=compare(tuned, control, unit="y").macro,
-        over_hard=compare(tuned, hard, unit="y").macro,
-        over_examples=compare(tuned, examples, unit="y").macro,
+        over_control=over(lambda of: _control_of(of).outcomes(of_control=True)),
+        over_hard=over(lambda of: _first(of, HARD).outcomes()),
+        over_examples=over(lambda of: _first(of, EXAMPLES).outcomes()),
         brought_out=len(brought_out),
         brought_out_by_examples=sum(fact.examples.is_first for fact in brought_out),
         brought_out_facts=tuple(fact.to_read for fact in _of_many_relations(to_show)),
@@ -272,19 +269,13 @@ def _relation(of: _Of) -> AskedRelation:
         facts=len(run.facts),
         scores={name: fmean(run.p_at_1 for run in of[name]) for name in SETTINGS if name in of},
         at_least={name: fmean(run.p_at_1_at_least for run in of[name]) for name in SETTINGS if name in of},
-        bits={name: _mean_of_known([run.bits for run in of[name]]) for name in SETTINGS if name in of},
+        bits={name: mean_of_known([run.bits for run in of[name]]) for name in SETTINGS if name in of},
         tuned=chosen,
         low=100 * low,
         high=100 * high,
         control=100 * sum(fact.by_control for fact in control.facts) / len(control.facts),
         control_name=control.control,
     )
-
-
-def _mean_of_known(figures: Sequence[float | None]) -> float | None:
-    """Return the mean; None if one of the figures is not known, since a mean over the others would be another thing."""
-    known = [figure for figure in figures if figure is not None]
-    return fmean(known) if known and len(known) == len(figures) else None
 
 
 def _by_seed(relations: Mapping[str, _Of]) -> dict[str, tuple[float, ...]]:
@@ -338,23 +329,14 @@ def _of_many_relations(asked: Sequence[_Asked]) -> list[_Asked]:
 
 
 def _parts(asked: Sequence[_Asked]) -> dict[str, tuple[Part, ...]]:
-    def frequency(fact: _Asked) -> str:
-        return FREQUENCIES[bisect_right(_EDGES, fact.tuned.train_lines)]
-
-    def length(fact: _Asked) -> str:
-        return LENGTHS[min(len(fact.tuned.y.split()), len(LENGTHS)) - 1]
-
-    kinds = sorted({fact.kind for fact in asked if fact.kind is not None})
-    by: dict[str, tuple[Callable[[_Asked], str | None], Sequence[str]]] = {
-        "kind of relation": (lambda fact: fact.kind, kinds),
-        "frequency of the answer": (frequency, FREQUENCIES),
-        "length of the answer": (length, LENGTHS),
+    by_frequency = parted(asked, lambda one: label_of(one.tuned.train_lines, _EDGES, FREQUENCIES), FREQUENCIES)
+    by_length = parted(asked, lambda one: label_of(len(one.tuned.y.split()), WORDS[:2], LENGTHS), LENGTHS)
+    parts = {
+        "kind of relation": parted(asked, lambda one: one.kind),
+        "frequency of the answer": by_frequency,
+        "length of the answer": by_length,
     }
-    parts = {}
-    for what, (label, order) in by.items():
-        groups = {name: [fact for fact in asked if label(fact) == name] for name in order}
-        parts[what] = tuple(_part(name, group) for name, group in groups.items() if group)
-    return {what: of for what, of in parts.items() if of}
+    return {what: tuple(_part(name, of) for name, of in groups.items()) for what, groups in parts.items() if groups}
 
 
 def _part(name: str, asked: Sequence[_Asked]) -> Part:

@@ -6,7 +6,7 @@ repeat a run that has a line, so that it goes on where its store is not.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -124,7 +124,7 @@ def in_short(run: Run, task: RunTask, data: Path | None) -> ProbedRun:
     record, spec = run.record, run.record.spec
     found, lines = record.knowledge, Counter(fact.y for fact in task.relation.train)
     control = None if found is None else found.control
-    ranks = {} if control is None else _by_fact(run.controls.get(control, {}).get("test", ()))
+    ranks = {(one.x, one.y): one.rank for one in run.controls.get(control or "", {}).get("test", ())}
     facts = [
         ProbedFact(
             one.x,
@@ -160,10 +160,6 @@ def in_short(run: Run, task: RunTask, data: Path | None) -> ProbedRun:
         left_out=record.test.left_out_count,
         environment=record.environment,
     )
-
-
-def _by_fact(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], float]:
-    return {(one.x, one.y): one.rank for one in outcomes}
 
 
 def read_results(path: Path) -> dict[str, ProbedRun]:

@@ -1,28 +1,26 @@
 """Several runs of one relation, over seeds or folds: executing them; the mean, spread and agreement of seeds; and folds
 scored together."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
-from askwell.answers.reply import LeftOutFact
-from askwell.data.facts import Fact, SplitName
 from askwell.errors import BadOption, UsageError
 from askwell.evaluation.comparison import Comparison, compare
 from askwell.evaluation.confidence import outcomes_by_x, questions_of
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, knowledge
-from askwell.evaluation.metrics import Scores, scores_of
+from askwell.evaluation.metrics import METRICS, Scores
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.scoring import Evaluation, EvaluationFigures, together
+from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.evaluation.significance import wilson_interval
 from askwell.files import to_json
 from askwell.runs.folder import Run, is_run, read_run
 from askwell.runs.record import RunRecord
+from askwell.runs.run_group import KeptRun, Spread, controls_of, evaluation_of, folds_together
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 
@@ -88,27 +86,10 @@ def _best_answers(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], tuple[st
     }
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Several values of the same score."""
-
-    runs: int
-    mean: float
-    deviation: float | None
-    """The standard deviation of a single run, with n - 1 in its denominator; None for one run."""
-    low: float
-    high: float
-
-
 def spreads_of(scores: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
     """Return the mean and spread of each score that all of the runs have, by its name."""
-    spreads = {}
-    for name in scores[0]:
-        values = [of_run[name] for of_run in scores if name in of_run]
-        if len(values) == len(scores):
-            deviation = stdev(values) if len(values) > 1 else None
-            spreads[name] = Spread(len(values), fmean(values), deviation, min(values), max(values))
-    return spreads
+    names = (name for name in scores[0] if all(name in of_run for of_run in scores))
+    return {name: Spread.of([of_run[name] for of_run in scores]) for name in names}
 
 
 @dataclass(frozen=True)
@@ -130,11 +111,7 @@ def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
     by_relation: dict[str, list[Evaluation]] = {}
     for evaluation in evaluations:
         by_relation.setdefault(evaluation.outcomes[0].relation, []).append(evaluation)
-    return [
-        _together(name, runs, (len(run.left_out) for run in runs))
-        for name, runs in by_relation.items()
-        if len(runs) > 1 and _same_questions(runs)
-    ]
+    return [_combined(name, runs) for name, runs in by_relation.items() if len(runs) > 1 and _same_questions(runs)]
 
 
 def _same_questions(runs: Sequence[Evaluation]) -> bool:
@@ -144,9 +121,7 @@ def _same_questions(runs: Sequence[Evaluation]) -> bool:
 
 def over_seeds(runs: Sequence[Run]) -> SeveralRuns:
     """Combine runs of one relation that differ in their seeds."""
-    evaluations = [Evaluation("test", run.record.test.vocabulary, tuple(run.test), ()) for run in runs]
-    left_out = [run.record.test.left_out_count for run in runs]
-    return _together(runs[0].record.relation.name, evaluations, left_out)
+    return _combined(runs[0].record.relation.name, [*map(evaluation_of, runs)])
 
 
 def seeds_as_json(folder: Path, runs: Sequence[Run]) -> dict[str, Any]:
@@ -177,54 +152,29 @@ class Pooled:
 
 def pooled(runs: Sequence[Run]) -> Pooled:
     """Score runs on the folds of one relation together."""
-    tuned = scored_together([run.test for run in runs], [run.record.test for run in runs])
-    before = [run.record.untuned for run in runs if run.record.untuned is not None and run.untuned]
-    untuned = scored_together([run.untuned for run in runs], before) if len(before) == len(runs) else None
-    controls: dict[str, dict[SplitName, list[Outcome]]] = {}
-    for name in runs[0].controls:
-        if all(name in run.controls for run in runs):
-            of_folds = [run.controls[name] for run in runs]
-            controls[name] = {split: [one for of in of_folds for one in of.get(split, ())] for split in ("test", "dev")}
-    corrected = controls.get(PRIOR_CORRECTED)
-    low, high = wilson_interval(sum(outcome.rank <= 1 for outcome in tuned.outcomes), len(tuned.outcomes))
+    whole = folds_together([KeptRun(run.folder, run.record, run.remarks, "") for run in runs])
+    before, corrected = whole.before, [run.controls.get(PRIOR_CORRECTED, {}).get("test", ()) for run in runs]
+    low, high = wilson_interval(sum(outcome.rank <= 1 for outcome in whole.test), whole.facts)
     return Pooled(
         len(runs),
-        tuned.figures(),
-        None if untuned is None else untuned.figures(),
+        whole.record.test,
+        whole.record.untuned,
         100 * low,
         100 * high,
-        None if untuned is None else compare(tuned, untuned),
-        knowledge(tuned.outcomes, controls),
-        None if corrected is None else scores_of(corrected["test"])["P@1"],
+        None if before is None else compare(whole, before),
+        knowledge(whole.test, controls_of(whole.parts, {})),
+        METRICS["P@1"].mean([*chain(*corrected)]) if all(corrected) else None,
         {run.folder.name: run.record.test.micro for run in runs},
     )
 
 
-def scored_together(outcomes: Iterable[Sequence[Outcome]], figures: Iterable[EvaluationFigures]) -> Evaluation:
-    """Return the test outcomes of several runs as one evaluation."""
-    return together(
-        [
-            Evaluation(
-                "test",
-                found.vocabulary,
-                tuple(of_run),
-                tuple(LeftOutFact(Fact(left.x, left.y), left.reason) for left in found.left_out_facts),
-                answers=found.answers,
-                labels=found.labels,
-                ranked_pairs=found.ranked_pairs,
-            )
-            for of_run, found in zip(outcomes, figures, strict=True)
-        ]
-    )
-
-
-def _together(relation: str, evaluations: Sequence[Evaluation], left_out: Iterable[int]) -> SeveralRuns:
+def _combined(relation: str, evaluations: Sequence[Evaluation]) -> SeveralRuns:
     return SeveralRuns(
         relation=relation,
         vocabulary="; ".join(dict.fromkeys(evaluation.vocabulary for evaluation in evaluations)),
         runs=len(evaluations),
         facts=tuple(sorted({len(evaluation.outcomes) for evaluation in evaluations})),
-        left_out=tuple(sorted({*left_out})),
+        left_out=tuple(sorted({len(evaluation.left_out) for evaluation in evaluations})),
         scores=spreads_of([evaluation.micro for evaluation in evaluations]),
         consistency=run_consistency([evaluation.outcomes for evaluation in evaluations]),
     )

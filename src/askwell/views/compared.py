@@ -147,7 +147,7 @@ def who_is_better(comparison: Comparison) -> str:
     scores = f"{metric.name} {found.a:.{metric.decimals}f} against {found.b:.{metric.decimals}f}"
     if not better:
         return f"A and B are equal: {scores}."
-    chance = "is unlikely to be chance" if found.p < SIGNIFICANT else "may be chance"
+    chance = "is unlikely to be chance" if found.is_clear else "may be chance"
     return f"{'A' if better > 0 else 'B'} is better, which {chance}: {scores}."
 
 
@@ -177,6 +177,6 @@ def _how_sure(name: str, of: Any, comparison: Comparison) -> str:
     return (
         f"{name}: {signed(of.difference, digits)}, {100 * comparison.confidence:.0f} % interval "
         f"{interval} ({how}); permutation test p = {p_text(of.p)} "
-        f"({'exact' if of.exact else 'sampled'}), {'' if of.p < SIGNIFICANT else 'not '}significant at the paper's "
+        f"({'exact' if of.exact else 'sampled'}), {'' if of.is_clear else 'not '}significant at the paper's "
         f"threshold of {SIGNIFICANT}."
     )

@@ -26,8 +26,7 @@ from askwell.views.document import (
     table,
 )
 from askwell.views.printable import NONE, counted
-from askwell.views.to_files import markdown_escaped, markdown_section
-from askwell.views.to_html import page_html
+from askwell.views.to_html import page_files
 from askwell.views.verdict_charts import PartRow, flow_chart, parts_chart
 
 _MOST = 15
@@ -276,15 +275,6 @@ def _changed_row(one: Answered, several: bool) -> Row:
 
 def write_diff(found: Diff, folder: Path) -> list[Path]:
     """Write the page as HTML and Markdown, with its figures; return the paths."""
-    document = diff_document(found)
-    head = [f"# {markdown_escaped(document.title)}\n", f"{markdown_escaped(document.lead)}\n"]
-    contents: dict[str, str | bytes] = {
-        "diff.html": page_html(document),
-        "diff.md": "\n".join([*head, *map(markdown_section, document.sections)]),
-    }
-    for block in document.blocks:
-        for drawing in block.drawings if isinstance(block, Figure) else ():
-            contents[f"figures/{drawing.name}.svg"] = drawing.chart.svg()
-            contents[f"figures/{drawing.name}.png"] = drawing.chart.png()
+    contents = page_files(diff_document(found), "diff", as_png=True)
     write_all({folder / name: content for name, content in contents.items()})
     return [folder / name for name in contents]

@@ -5,6 +5,7 @@ Nothing here knows which settings a sweep had: the best tuned prompts of an LM a
 and all prompts with themselves before tuning, whatever the outcome.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from functools import cached_property
 from scipy.stats import fisher_exact
 
 from askwell.data.testbed import PREFIXES, is_told
+from askwell.evaluation.comparison import Difference
 from askwell.evaluation.knowledge import MAJORITY
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import FEW, doubt
 from askwell.evaluation.significance import SIGNIFICANT
+from askwell.runs.run_group import RunGroup
 from askwell.views.charts import Gap, gaps_chart
 from askwell.views.document import (
     Cell,
@@ -34,7 +37,8 @@ from askwell.views.document import (
 )
 from askwell.views.printable import NONE, counted, listed, shortened, signed
 from askwell.views.run_facts import answer_cell
-from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, RunGroup, Step, change_of, place_of
+from askwell.views.scores import how_sure
+from askwell.views.study_cells import DEEP, INIT, SOFT, WEIGHTS, change_of, place_of
 from askwell.views.study_rows import TEXTS, Line, StudyCell, file_stem, ranked_among
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 
@@ -151,7 +155,7 @@ class LMFindings:
         told = cell.shares()[0] if self._are_parted else None
         return cell.score if told is None else told
 
-    def _change(self, before: RunGroup | None, after: RunGroup | None) -> Step | None:
+    def _change(self, before: RunGroup | None, after: RunGroup | None) -> Difference | None:
         return change_of(before, after, "P@1", (lambda one: is_told(*one.key)) if self._are_parted else None)
 
     @cached_property
@@ -242,10 +246,10 @@ class LMFindings:
                 continue
             compared.append(line)
             verdict = "makes no clear difference to"
-            if step.p is None:
+            if math.isnan(step.p):
                 verdict = "changes, untested since single answers before tuning are not kept,"
-            elif step.p < SIGNIFICANT:
-                verdict = "clearly helps" if step.gain > 0 else "hurts"
+            elif step.is_clear:
+                verdict = "clearly helps" if step.difference > 0 else "hurts"
             scores = (self.score(FoundCell(line, kind, of)) for kind, of in ((before, first), (after, second)))
             found.setdefault(verdict, []).append(f"{line.label} ({' → '.join(f'{score:.1f}' for score in scores)})")
         tuned, untuned = self.best_tuned, self.best_untuned
@@ -288,19 +292,18 @@ class LMFindings:
         return [outcome for run in cell.group.firsts for outcome in run.controls[MAJORITY]["test"]]
 
 
-def _verdict(step: Step | None, difference: float, what: str) -> str:
-    gain = difference if step is None else step.gain
+def _verdict(step: Difference | None, difference: float, what: str) -> str:
+    gain = difference if step is None else step.difference
     points = f"{signed(gain)} points"
     if not round(gain, 1):
         return "neither is better"
-    if step is None or step.p is None:
+    if step is None or math.isnan(step.p):
         return f"{what} {'gains' if gain > 0 else 'makes a difference of'} {points}"
-    p = "p < 0.001" if step.p < 0.001 else f"p = {step.p:.3f}"
-    if step.p >= SIGNIFICANT:
+    if not step.is_clear:
         changed = f"{counted(step.changed, 'fact')} {'changes' if step.changed == 1 else 'change'}"
-        return f"the difference of {points} may be chance ({changed}; {p}, paired permutation test)"
+        return f"the difference of {points} may be chance ({changed}; {how_sure(step)}, paired permutation test)"
     better = f"{what} helps" if gain > 0 else "the untuned prompts are better"
-    return f"{better}, a difference of {points} ({p}, paired permutation test)"
+    return f"{better}, a difference of {points} ({how_sure(step)}, paired permutation test)"
 
 
 def _percentage(share: float | None) -> str:

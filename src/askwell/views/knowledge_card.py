@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
-from askwell.evaluation.comparison import Difference
-from askwell.evaluation.significance import interval_text, p_text
+from askwell.evaluation.metrics import mean_of_known
 from askwell.files import write_all
 from askwell.runs.probe_card import AskedRelation, Card, FactToRead, LMCard, LMPair, Part
 from askwell.runs.probe_lms import Probe
@@ -32,8 +31,8 @@ from askwell.views.document import (
     table,
 )
 from askwell.views.printable import NONE, counted, listed, per_cent, shortened, signed
-from askwell.views.to_files import markdown_escaped, markdown_section
-from askwell.views.to_html import page_html
+from askwell.views.scores import gain_text, how_sure
+from askwell.views.to_html import page_files
 
 _WAYS = {
     HARD: "Hard prompt: the first prompt of the relation, untuned, with nothing before it.",
@@ -81,7 +80,7 @@ def card_page(card: Card, probe: Probe, command: str) -> CardPage:
 
 def headline(card: LMCard) -> str:
     """Return what an LM knows, in one sentence."""
-    found, gap = card.over_control, gap_text(card.over_control)
+    found, gap = card.over_control, how_sure(card.over_control)
     over = (
         f"{signed(found.difference)} points over the best answers that need no knowledge ({gap})"
         if card.is_knowledge
@@ -95,12 +94,6 @@ def headline(card: LMCard) -> str:
         f"{counted(len(card.relations), 'relation')}, {over}; one hard prompt gets {card.scores[HARD]:.1f} %, "
         f"{together}and up to 16 examples, which need no tuning, {by_examples:.1f} %{better}."
     )
-
-
-def gap_text(found: Difference) -> str:
-    """Return the interval and p of a difference."""
-    interval = interval_text(found.low, found.high, signed)
-    return f"95 % interval {interval}, p = {p_text(found.p)}" if interval != NONE else f"p = {p_text(found.p)}"
 
 
 def relations_chart(card: LMCard, lms: Sequence[LMCard]) -> Figure:
@@ -131,12 +124,10 @@ def _label(one: AskedRelation) -> str:
 
 
 def _of_lm(card: LMCard) -> list[tuple[str, tuple[Paragraph | Points | Table, ...]]]:
-    over_hard, over_examples = card.over_hard, card.over_examples
     only = (
         f"{counted(card.brought_out, 'fact')} of {card.facts:,} are answered by the tuned prompts, and neither by the "
-        f"hard prompt nor by the best control; {card.brought_out_by_examples:,} of them by the examples, too. Over the "
-        f"hard prompt, tuning brings {signed(over_hard.difference)} points ({gap_text(over_hard)}), over the untuned "
-        f"examples {signed(over_examples.difference)} ({gap_text(over_examples)})."
+        f"hard prompt nor by the best control; {card.brought_out_by_examples:,} of them by the examples, too. Tuning "
+        f"brings {gain_text(card.over_hard)} over the hard prompt, {gain_text(card.over_examples)} over the examples."
     )
     share = card.confident_wrong / card.confident if card.confident else 0.0
     wrong = (
@@ -186,7 +177,7 @@ def relation_table(card: LMCard) -> Table:
                 *(_score(card, name) for name in card.scores),
                 one_decimal(card.control),
                 Cell(""),
-                _bits(_mean_bits(card)),
+                _bits(mean_of_known([one.bits[one.tuned] for one in card.relations])),
             ),
             begins="All relations",
         )
@@ -208,12 +199,6 @@ def _score(of: AskedRelation | LMCard, setting: str, *, strong: bool = False) ->
 
 def _bits(bits: float | None) -> Cell:
     return Cell(NONE if bits is None else f"{bits:.2f}")
-
-
-def _mean_bits(card: LMCard) -> float | None:
-    bits = [one.bits[one.tuned] for one in card.relations]
-    known = [one for one in bits if one is not None]
-    return sum(known) / len(known) if known and len(known) == len(bits) else None
 
 
 def _to_read(unread: Sequence[FactToRead]) -> list[Table]:
@@ -245,7 +230,7 @@ def trust_lines(card: LMCard) -> list[str]:
     """Say how far the scores can be trusted."""
     found = card.over_control
     said = [
-        f"The gain over the best control is {signed(found.difference)} points ({gap_text(found)}; all facts with the "
+        f"The gain over the best control is {signed(found.difference)} points ({how_sure(found)}; all facts with the "
         "same answer are one unit of the test). "
         + (
             "Such a gain is not to be had without knowledge."
@@ -297,9 +282,8 @@ def _side_by_side(lms: Sequence[LMCard]) -> Table:
 
 def _pair_sentence(pair: LMPair) -> Paragraph:
     return Paragraph(
-        f"{pair.a} minus {pair.b}: {signed(pair.difference.difference)} points ({gap_text(pair.difference)}) on "
-        f"{counted(pair.facts, 'fact')} of {counted(pair.relations, 'relation')} that both answered, with "
-        "tuned prompts."
+        f"{pair.a} minus {pair.b}: {gain_text(pair.difference)} on {counted(pair.facts, 'fact')} of "
+        f"{counted(pair.relations, 'relation')} that both answered, with tuned prompts."
     )
 
 
@@ -345,17 +329,9 @@ def relations_csv(card: Card) -> str:
 
 def write_card(card: Card, page: CardPage, folder: Path) -> list[Path]:
     """Write the card as HTML, Markdown with its figures, JSON, and CSV by relation; return the paths."""
-    document = page.document
-    drawings = [drawing for block in document.blocks if isinstance(block, Figure) for drawing in block.drawings]
-    text = [f"# {markdown_escaped(document.title)}\n", f"{markdown_escaped(document.lead)}\n"]
-    text += [markdown_section(section) for section in document.sections]
-    text[2] = text[2].removeprefix("## \n\n")
-    contents: dict[Path, str | bytes] = {
-        folder / "card.html": page_html(document),
-        folder / "card.md": "\n".join([*text, f"{markdown_escaped(document.foot)}\n"]),
-        folder / "card.json": json.dumps(card.as_json(), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
+    contents = page_files(page.document, "card") | {
+        "card.json": json.dumps(card.as_json(), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
+        "relations.csv": relations_csv(card),
     }
-    contents[folder / "relations.csv"] = relations_csv(card)
-    contents |= {folder / "figures" / f"{drawing.name}.svg": drawing.chart.svg() for drawing in drawings}
-    write_all(contents)
-    return list(contents)
+    write_all({folder / name: content for name, content in contents.items()})
+    return [folder / name for name in contents]

@@ -17,6 +17,7 @@ from askwell.evaluation.metrics import METRICS, units_of
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.runs.record import RunRecord
+from askwell.runs.run_group import control_runs, kept_runs
 from askwell.specs.run_spec import TYPED
 from askwell.version import VERSION
 from askwell.views.charts import panels_chart
@@ -36,10 +37,9 @@ from askwell.views.document import (
 from askwell.views.printable import NONE, counted, date_text, duration_text, visible
 from askwell.views.run_facts import facts_section
 from askwell.views.scores import CONTROLS, candidate_blocks
-from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of, prompts_text
 from askwell.views.to_html import page_html
-from askwell.views.trust_figures import control_runs, trust_in
+from askwell.views.trust_figures import trust_in
 from askwell.views.trust_section import specialty_blocks, trust_figures, trust_sentences
 from askwell.views.words import PromptWords, nearest_words
 from askwell.views.words_figure import prompt_table, words_figure

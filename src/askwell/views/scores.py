@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from askwell.answers.reply import PromptReply, Reply
 from askwell.data.testbed import PREFIXES, is_told
+from askwell.evaluation.comparison import Difference
 from askwell.evaluation.knowledge import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X, Knowledge
 from askwell.evaluation.labels import LabelFigures, RankedPairs
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
-from askwell.evaluation.significance import interval_text
+from askwell.evaluation.significance import interval_text, p_text
 from askwell.views.document import Block, Cell, Column, ColumnGroup, Paragraph, Row, Table, table
-from askwell.views.printable import NONE, counted, per_cent, visible
+from askwell.views.printable import NONE, counted, per_cent, signed, visible
 from askwell.views.to_files import csv_table
 
 if TYPE_CHECKING:  # asking needs no record of runs
@@ -112,6 +113,17 @@ def statement_sentences(accuracy_of_prompts: Sequence[float], published: "Publis
             f"{published.standard_error:.1f}); guessing gets {published.guessing:.1f}."
         )
     return lines
+
+
+def how_sure(found: Difference) -> str:
+    """Say how sure a difference is: its interval, where it has one, and its p."""
+    interval = [] if found.low is None else [f"95 % interval {interval_text(found.low, found.high, signed)}"]
+    return ", ".join([*interval, f"p = {p_text(found.p)}"])
+
+
+def gain_text(found: Difference) -> str:
+    """Say how large a difference is, and how sure."""
+    return f"{signed(found.difference)} points ({how_sure(found)})"
 
 
 CONTROLS: dict[str, str] = {

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from askwell.files import write_all, write_whole
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
+from askwell.runs.run_group import ControlRuns, control_runs, kept_runs
 from askwell.version import VERSION
 from askwell.views.document import Block, Document, Drawing, Figure, Points, Section, Table, without_empty_columns
 from askwell.views.findings import (
@@ -22,13 +23,12 @@ from askwell.views.findings import (
     summary_table,
     told_drawings,
 )
-from askwell.views.study_cells import kept_runs
 from askwell.views.study_figures import chosen_runs, curve_drawing, prompt_drawings, score_drawing
 from askwell.views.study_rows import FIELDS, TEXTS, Line, StudyTable, lines_of, same_facts
 from askwell.views.study_tables import differences, tables_of
 from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_sections
 from askwell.views.to_html import page_html
-from askwell.views.trust_figures import CellTrust, ControlRuns, control_runs, trust_in
+from askwell.views.trust_figures import CellTrust, trust_in
 from askwell.views.trust_section import parts_table, trust_figures, trust_sentences, trust_table
 
 

@@ -8,11 +8,12 @@ import numpy as np
 from askwell.errors import AskwellError
 from askwell.evaluation.metrics import units_of
 from askwell.evaluation.significance import wilson_interval
+from askwell.runs.run_group import KeptRun, RunGroup
 from askwell.views.charts import Curve, IntervalRow, intervals_chart, panels_chart
 from askwell.views.document import Drawing, headed
 from askwell.views.drawing import Chart
 from askwell.views.findings import MOST_FREQUENT, LMFindings
-from askwell.views.study_cells import ARROWS, DEEP, INIT, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup, in_words
+from askwell.views.study_cells import ARROWS, DEEP, INIT, SOFT, VECTORS, WEIGHTS, in_words
 from askwell.views.study_rows import TEXTS, Line, caption_of, file_stem
 from askwell.views.words import nearest_words
 from askwell.views.words_figure import words_chart
@@ -63,9 +64,10 @@ def score_drawing(lines: Sequence[Line], fact_set: str, findings: Sequence[LMFin
     for number, (line, begins) in enumerate(headed(lines, lambda line: line.lm)):
         marks = {in_words(kind): interval(group) for kind in ARROWS if (group := line.group(kind)) is not None}
         rows.append(IntervalRow(line.label, marks, begins))
-        parts = {kind: group for kind, group in line.groups.items() if kind not in ARROWS}
         rows += [
-            IntervalRow(f"{line.label}, {parts[kind].in_words(kind)}", {_PART: interval(parts[kind])}) for kind in parts
+            IntervalRow(f"{line.label}, {in_words(kind, group)}", {_PART: interval(group)})
+            for kind, group in line.groups.items()
+            if kind not in ARROWS
         ]
         is_last = all(other.lm != line.lm for other in lines[number + 1 :])
         if is_last and (control := controls.get(line.lm)) is not None:

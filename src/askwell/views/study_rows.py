@@ -13,11 +13,12 @@ from importlib.resources import files
 from typing import Any
 
 from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
+from askwell.runs.run_group import KeptRun, RunGroup
 from askwell.specs.mixture_spec import ANSWERS_IN_WORDS
 from askwell.specs.run_spec import TYPED, PromptText, RunSpec
 from askwell.views.document import MISSING, Cell, ColumnGroup, Row, Table, one_decimal
 from askwell.views.printable import counted, visible
-from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, extras_of, how_of, kind_of, place_of, source_of
+from askwell.views.study_cells import EM, INIT, extras_of, how_of, in_words, kind_of, place_of, source_of
 
 
 def read_texts(name: str) -> dict[str, Any]:
@@ -81,7 +82,7 @@ class StudyCell:
     @property
     def label(self) -> str:
         """What it is, in words."""
-        return f"{self.line.label}, {self.group.in_words(self.kind)}"
+        return f"{self.line.label}, {in_words(self.kind, self.group)}"
 
 
 def prompts_text(spec: RunSpec) -> str:
@@ -215,7 +216,7 @@ def _numbers(runs: Sequence[KeptRun], named: Sequence[tuple[str, str]]) -> list[
     with the most prompts."""
     sizes: dict[tuple[str, str], tuple[int, int]] = {}
     for run, data in zip(runs, named, strict=True):
-        size = (run.facts + run.figures.left_out_count, len(run.spec.templates))
+        size = (run.facts + run.record.test.left_out_count, len(run.spec.templates))
         sizes[data] = max(size, sizes.get(data, size))
     ordered = sorted(sizes, key=lambda data: (-sizes[data][0], -sizes[data][1], data))
     same_name = {name: [data for data in ordered if data[0] == name] for name, _ in ordered}
@@ -262,7 +263,7 @@ def _facts(groups: Sequence[RunGroup]) -> str:
 
 def _unsettled(groups: Sequence[RunGroup]) -> str:
     """Return for how many facts a search was cut before the rank of y was known, and what that may change."""
-    figures = [[run.figures for run in group.runs if run.figures.unsettled] for group in groups]
+    figures = [[run.record.test for run in group.runs if run.record.test.unsettled] for group in groups]
     counts = [sum(of_run.unsettled for of_run in of_group) for of_group in figures]
     if not any(counts):
         return ""
@@ -337,7 +338,7 @@ def scored(line: Line, kind: str, metric: str, average: Average = "micro", **mor
         return MISSING, record(line, kind, metric, None, average=average, **more)
     score = group.score(metric, average)
     found = record(line, kind, metric, score.mean, average=average, deviation=score.deviation, **more)
-    return Cell(score.text), found
+    return Cell(score.text(metric)), found
 
 
 @dataclass(frozen=True)

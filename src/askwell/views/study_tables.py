@@ -9,23 +9,11 @@ from askwell.evaluation.labels import LabelFigures, added
 from askwell.evaluation.metrics import TABLE_METRICS
 from askwell.evaluation.significance import SIGNIFICANT
 from askwell.runs.record import RunRecord
+from askwell.runs.run_group import KeptRun, RunGroup
 from askwell.views.document import MISSING, Cell, Column, ColumnGroup, Row, headed, one_decimal
 from askwell.views.findings import LMFindings
 from askwell.views.printable import counted, signed
-from askwell.views.study_cells import (
-    AUTO,
-    DEEP,
-    INIT,
-    KINDS,
-    SOFT,
-    STATIC,
-    WEIGHTS,
-    KeptRun,
-    RunGroup,
-    change_of,
-    in_words,
-    place_of,
-)
+from askwell.views.study_cells import AUTO, DEEP, INIT, KINDS, SOFT, STATIC, WEIGHTS, change_of, in_words, place_of
 from askwell.views.study_rows import (
     Draft,
     Line,
@@ -67,14 +55,13 @@ def scores_table(findings: Sequence[LMFindings], fact_set: str) -> StudyTable:
                 cell.line,
                 cell.kind,
                 metric,
-                gain=None if step is None else step.gain,
-                p=None if step is None else step.p,
+                gain=None if step is None else step.difference,
+                p=None if step is None or math.isnan(step.p) else step.p,
             )
             for metric, step in steps.items()
         ]
         gain, row = steps["P@1"], [shown for shown, _ in figures]
-        is_clear = gain is not None and gain.p is not None and gain.p < SIGNIFICANT
-        row.append(MISSING if gain is None else Cell(signed(gain.gain), strong=is_clear))
+        row.append(MISSING if gain is None else Cell(signed(gain.difference), strong=gain.is_clear))
         draft.records += [found for _, found in figures]
         if several:
             macro, found = scored(cell.line, cell.kind, "P@1", "macro")
@@ -281,7 +268,7 @@ def differences(runs: Sequence[KeptRun]) -> tuple[str, ...]:
     told = ["Ranks: we skip other right answers for the same x; the paper ranks y among all words."]
     if any(len(run.spec.templates) > 1 for run in runs):
         told.append("Answers: tokens that spell the same word in their places count as one answer here.")
-    if left_out := sum(run.figures.left_out_count for run in runs):
+    if left_out := sum(run.record.test.left_out_count for run in runs):
         told.append(
             f"Facts: {left_out} of {left_out + sum(run.facts for run in runs)} facts (over all runs) could not be "
             "asked, e.g. because y is not one token of the LM, and are left out of all scores."

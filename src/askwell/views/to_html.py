@@ -11,9 +11,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from askwell.views.document import Block, Document
+from askwell.views.document import Block, Document, Figure
 from askwell.views.drawing import css_variables
 from askwell.views.printable import printable
+from askwell.views.to_files import markdown_escaped, markdown_section
 
 _NOTHING = Markup()
 
@@ -21,6 +22,17 @@ _NOTHING = Markup()
 def page_html(document: Document) -> str:
     """Return the document as a page, the same for the same document."""
     return _rendered("page.html.jinja", document, below="", style=Markup(style_sheet()))  # our own file
+
+
+def page_files(document: Document, name: str, *, as_png: bool = False) -> dict[str, str | bytes]:
+    """Return a page as HTML and Markdown of that name, and its drawings in the folder figures, perhaps also as PNG."""
+    drawings = [drawing for block in document.blocks if isinstance(block, Figure) for drawing in block.drawings]
+    text = [f"# {markdown_escaped(document.title)}\n", f"{markdown_escaped(document.lead)}\n"]
+    text += [markdown_section(section).removeprefix("## \n\n") for section in document.sections]
+    text += [f"{markdown_escaped(document.foot)}\n"] if document.foot else []
+    contents: dict[str, str | bytes] = {f"{name}.html": page_html(document), f"{name}.md": "\n".join(text)}
+    contents |= {f"figures/{drawing.name}.svg": drawing.chart.svg() for drawing in drawings}
+    return contents | {f"figures/{drawing.name}.png": drawing.chart.png() for drawing in drawings if as_png}
 
 
 def document_html(document: Document, below: Markup = _NOTHING) -> Markup:

@@ -1,65 +1,35 @@
 """How far the score of a cell can be trusted: controls, parts of the facts, calibration, agreement, nearest words."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from askwell.data.facts import SplitName
 from askwell.data.names import cardinalities
 from askwell.data.testbed import PREFIXES, is_told
 from askwell.evaluation.confidence import Calibration, RiskCoverage, calibration, questions_of, risk_coverage
 from askwell.evaluation.knowledge import PRIOR_CORRECTED, Knowledge, KnownShare, knowledge, mean_of_runs
+from askwell.evaluation.metrics import mean_of_known
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import EASY, FEW, HARD, Parts, PartScores, by_control, parted
 from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.files import to_json
-from askwell.runs.folder import Run
+from askwell.runs.run_group import ControlRuns, KeptRun, RunGroup, Spread, controls_of
 from askwell.runs.several_runs import RunConsistency, run_consistency
-from askwell.specs.run_spec import ControlKind
-from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
+from askwell.views.study_cells import INIT, place_of
 from askwell.views.study_rows import Line, StudyCell
 
-ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
-"""By the id of a run: its control runs, by the kind of LM that knows nothing."""
 TOLD, WITHHELD = "told", "withheld"
-
-
-def control_runs(runs: Sequence[Run]) -> ControlRuns:
-    """Return the control runs among some, under the ids of the runs that differ from them in the LM alone."""
-    found: dict[str, dict[ControlKind, Run]] = {}
-    for run in runs:
-        spec = run.record.spec
-        if spec.control is not None:
-            found.setdefault(spec.model_copy(update={"control": None}).id, {})[spec.control] = run
-    return found
-
-
-def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, dict[SplitName, dict[int, list[Outcome]]]]:
-    """Return dev and test outcomes by seed of every control that all of these runs have."""
-    times: Counter[str] = Counter()
-    found: dict[str, dict[SplitName, dict[int, list[Outcome]]]] = {}
-    for run in runs:
-        of_run = {name: of for name, of in run.controls.items() if {"dev", "test"} <= of.keys()}
-        of_run |= {kind: {"dev": of.dev, "test": of.test} for kind, of in of_runs.get(run.spec.id, {}).items()}
-        times.update(of_run.keys())
-        for name, by_split in of_run.items():
-            for split in ("dev", "test"):
-                by_seed = found.setdefault(name, {}).setdefault(split, {})
-                by_seed.setdefault(run.spec.seed, []).extend(by_split[split])
-    return {name: of for name, of in found.items() if times[name] == len(runs) and name != PRIOR_CORRECTED}
 
 
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     """Partition the outcomes by told and withheld, and by cardinality, for relations where these are known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
     of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIXES)]
-    of_kinds = [outcome for outcome in outcomes if outcome.relation in kinds]
     found = {
-        "told": parted(of_testbed, lambda one: TOLD if is_told(*one.key) else WITHHELD, [TOLD, WITHHELD]),
-        "cardinality": parted(of_kinds, lambda outcome: kinds[outcome.relation], sorted({*kinds.values()})),
+        "told": parted(of_testbed, lambda one: TOLD if is_told(*one.key) else WITHHELD),
+        "cardinality": parted(outcomes, lambda one: kinds.get(one.relation)),
     }
     return {name: parts for name, parts in found.items() if parts}
 
@@ -68,7 +38,7 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
 class CellTrust(StudyCell):
     """All figures of a cell; what the runs lack is None, or missing."""
 
-    score: Score
+    score: Spread
     """P@1, micro."""
     knowledge: Knowledge | None
     corrected: float | None
@@ -112,7 +82,7 @@ class CellTrust(StudyCell):
                 "test_facts": self.group.facts,
                 "left_out": self.group.left_out,
                 "vocabulary": sorted({run.record.test.vocabulary for run in self.group.runs}),
-                "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
+                "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.runs},
                 "knowledge": self.knowledge,
                 "prior_corrected_P@1": self.corrected,
                 "parts": self.parts,
@@ -140,7 +110,7 @@ def trust_in(lines: Sequence[Line], of_runs: ControlRuns) -> list[CellTrust]:
 
 def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> CellTrust:
     by_seed, runs = group.outcomes, [part for run in group.runs for part in run.parts]
-    every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
+    every, facts = [one for outcomes in by_seed.values() for one in outcomes], [run.facts for run in runs]
     controls = controls_of(runs, of_runs)
     confidences, right = map(np.concatenate, zip(*map(questions_of, by_seed.values()), strict=True))
     parts = _summed_parts([run.record.partitions for run in runs])
@@ -154,14 +124,14 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
         group=group,
         score=group.score("P@1"),
         knowledge=knowledge(by_seed, controls),
-        corrected=_mean(runs, _corrected),
+        corrected=mean_of_known([*map(_corrected, runs)], facts),
         parts=parts,
         calibration=calibration(confidences, right),
         risk_coverage=risk_coverage(confidences, right),
         answered=_answered(runs),
-        agreement=_mean(runs, _agreement),
+        agreement=mean_of_known([*map(_agreement, runs)], facts),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
-        projected=_mean(runs, _projected) if any(_is_projected(run) for run in runs) else None,
+        projected=mean_of_known([*map(_projected, runs)], facts) if any(map(_is_projected, runs)) else None,
         leaked=sum(_leaked(part) for run in group.firsts for part in run.parts),
         known=mean_of_runs([None if run.record.trust is None else run.record.trust.known for run in runs]),
     )
@@ -222,11 +192,3 @@ def _projected(run: KeptRun) -> float | None:
 def _leaked(run: KeptRun) -> int:
     audit = run.record.audit
     return run.record.relation.counts.get("test_in_train", 0) if audit is None else audit.leaked_pairs
-
-
-def _mean(runs: Sequence[KeptRun], figure: Callable[[KeptRun], float | None]) -> float | None:
-    """Compute the mean over the runs' facts; None where a run does not have the figure."""
-    known = [value for value in map(figure, runs) if value is not None]
-    if len(known) < len(runs):
-        return None
-    return sum(value * run.facts for value, run in zip(known, runs, strict=True)) / sum(run.facts for run in runs)

@@ -46,7 +46,7 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
             control, control_score = Cell(CONTROLS.get(found.control, found.control)), one_decimal(found.control_score)
             interval = interval_text(found.low, found.high, "{:.1f}".format)
             gain = Cell(f"{found.gain:+.1f}", strong=cell.knowledge.is_there, note=interval)
-        row = (Cell(cell.score.text), control, control_score, gain, *map(one_decimal, further.values()))
+        row = (Cell(cell.score.text("P@1")), control, control_score, gain, *map(one_decimal, further.values()))
         draft.rows.append(Row(cell.label, row, begins))
     columns = tuple(Column(heading, note) for heading, note in TEXTS["believe"]["columns"].items())
     return draft.finished("believe", fact_set, [ColumnGroup("", columns)], _caption("believe", cells))
