@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.killed import FULL, count_steps, kill_at, spread
@@ -12,12 +13,15 @@ from builders.sweeps import as_toml, contents, files_in
 
 from askwell.cli.main import main
 from askwell.runs.folder import is_run, load_runs, read_run
+from askwell.runs.probe_results import RESULTS, ProbedRun, read_results
+from askwell.runs.record import Environment
 from askwell.server.client import Client
 from askwell.server.settings import Settings
 
 KILLS = 40 if FULL else 1
 REPORT_KILLS = 20 if FULL else 1
 SERVE_KILLS = 20 if FULL else 1
+NEWER_KILLS = 10 if FULL else 1
 
 
 def command(*arguments: object) -> Callable[[], None]:
@@ -30,21 +34,34 @@ def run_here(*arguments: object) -> None:
     assert not stop.value.code
 
 
-def test_a_training_run_killed_at_any_step(lms, facts, tmp_path):
-    def train(out: Path, *more: object) -> list[object]:
-        given = ("--lm", lms["bert"], "--facts", facts, "--prompts", "[X] lies in [Y] .", "--pairs", 24, "--out", out)
-        return ["train", *given, *more]
+PROMPT = ("--prompts", "[X] lies in [Y] .")
 
-    run_here(*train(tmp_path / "whole"))
-    expected, out = files_in(tmp_path / "whole"), tmp_path / "run"
-    steps = count_steps(out, command(*train(out)))
-    for step in spread(steps, KILLS):
+
+def test_a_training_run_killed_at_any_step(lms, facts, tmp_path):
+    train = ("train", "--lm", lms["bert"], "--facts", facts, *PROMPT, "--pairs", 24)
+    goes_on_to_the_same_run(train, tmp_path, KILLS)
+
+
+def test_a_transfer_killed_at_any_step(lms, facts, tmp_path):
+    learned = tmp_path / "learned"
+    run_here("train", "--lm", lms["bert"], "--facts", facts, *PROMPT, "--pairs", 12, "--out", learned)
+    transfer = ("transfer", learned, "--lm", lms["roberta"], "--facts", facts, "--tune", "--pairs", 24)
+    goes_on_to_the_same_run(transfer, tmp_path, NEWER_KILLS)
+
+
+def goes_on_to_the_same_run(words: tuple[object, ...], folder: Path, kills: int) -> None:
+    """Whatever a command that tunes is killed at, it can be continued or begun anew, and ends with the same files."""
+    run_here(*words, "--out", folder / "whole")
+    expected, out = files_in(folder / "whole"), folder / "run"
+    again = (*words, "--out", out)
+    steps = count_steps(out, command(*again))
+    for step in spread(steps, kills):
         shutil.rmtree(out, ignore_errors=True)
-        assert kill_at(step, out, command(*train(out)))
+        assert kill_at(step, out, command(*again))
         if out.is_dir() and is_run(out):  # all but the checkpoint's removal was done
             assert read_run(out).record.test.facts
         begun = (out / "checkpoint.safetensors").exists()
-        run_here(*train(out, "--resume" if begun else "--overwrite"))
+        run_here(*again, "--resume" if begun else "--overwrite")
         assert without_asides(files_in(out)) == expected
 
 
@@ -76,6 +93,35 @@ def test_a_sweep_in_one_process_killed_at_any_step(lms, facts, tmp_path):
             assert all(run.record.test.facts for run in load_runs(store))
         run_here(*sweep)
         assert contents(store) == expected
+
+
+def test_a_diff_killed_at_any_step(lms, facts, tmp_path):
+    diff = ("diff", lms["bert"], "--after-bits", 2, "--facts", facts, *PROMPT, "--pairs", 12, "--out")
+    goes_on_to_the_same_store(diff, tmp_path, lambda out: {path.name: path.read_bytes() for path in out.glob("diff.*")})
+
+
+def test_a_probe_killed_at_any_step(lms, facts, tmp_path):
+    settings = ("--settings", "hard-prompt", "examples", "soft-prompt", "--minutes", 0.001, "--workers", 1)
+    probe = ("probe", lms["bert"], "--set", facts, *PROMPT, *settings, "--out")
+
+    def kept(out: Path) -> list[ProbedRun]:
+        runs = read_results(out / RESULTS).values()
+        return [run.model_copy(update={"environment": Environment()}) for run in runs]
+
+    goes_on_to_the_same_store(probe, tmp_path, kept)
+
+
+def goes_on_to_the_same_store(words: tuple[object, ...], folder: Path, kept: Callable[[Path], Any]) -> None:
+    """Whatever a command with a store of its own is killed at, the same command ends with the same runs and files."""
+    whole, out = folder / "whole", folder / "out"
+    run_here(*words, whole)
+    steps = count_steps(out, command(*words, out))
+    for step in spread(steps, NEWER_KILLS):
+        shutil.rmtree(out, ignore_errors=True)
+        assert kill_at(step, out, command(*words, out))
+        run_here(*words, out)
+        assert contents(out) == contents(whole)
+        assert kept(out) == kept(whole)
 
 
 def test_a_report_killed_at_any_step(lms, facts, tmp_path):

@@ -1,5 +1,6 @@
 """Small files in the layouts that PopQA, EntityQuestions and LM-KBC publish."""
 
+import contextlib
 import json
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from askwell.data.facts import Fact
 from askwell.data.importers import import_data
 from askwell.data.names import load_prompts
-from askwell.data.readers import parse_facts
+from askwell.data.readers import parse_facts, parse_json
 from askwell.errors import BadFile
 
 
@@ -31,6 +32,40 @@ def test_popqa(tmp_path):
     (tmp_path / "q.tsv").write_text(text([rows[0], (*rows[1][:3], "poet", rows[1][4])]))
     with pytest.raises(BadFile, match=r"q\.tsv.*3.*possible_answers"):
         import_data("popqa", tmp_path / "q.tsv", tmp_path / "other")
+
+
+@pytest.mark.parametrize("listed", ["[" * 5000, f"[{'9' * 5000}]", '["\\ud800"]', "{", "[1]"])
+def test_popqa_with_answers_that_are_no_texts(listed, tmp_path):
+    (tmp_path / "p.tsv").write_text(f"subj\tprop\tobj\tpossible_answers\tquestion\na\tr\tb\t{listed}\tWhere is a?\n")
+    with pytest.raises(BadFile, match=r"p\.tsv, line 2: 'possible_answers' must be a JSON list of texts"):
+        import_data("popqa", tmp_path / "p.tsv", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_json_of_any_depth_is_read_or_refused(tmp_path):
+    """Two depths could be read, but not be looked through for halves of characters."""
+    for depth in range(900, 1100):
+        with contextlib.suppress(BadFile):
+            parse_json(tmp_path, 1, "[" * depth + '"\\u0041"' + "]" * depth)
+
+
+def test_a_blank_alias_is_none(tmp_path):
+    (tmp_path / "p.tsv").write_text(
+        'subj\tprop\tobj\tpossible_answers\tquestion\na\tr\tb\t["b ", " ", " c"]\tWhere is a?\n'
+    )
+    import_data("popqa", tmp_path / "p.tsv", tmp_path / "out")
+    (fact,) = parse_facts(tmp_path / "out/facts/popqa/r.jsonl")
+    assert fact.aliases == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("\ud800", "half a character"), ("a" * 200_000, "a text of entry 1 has 200,000 characters")]
+)
+def test_entity_questions_with_texts_that_could_not_be_read_back(text, told, tmp_path):
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"P17.{split}.json").write_text(json.dumps([{"question": text, "answers": ["Peru"]}]))
+    with pytest.raises(BadFile, match=told):
+        import_data("entity-questions", tmp_path, tmp_path / "out")
 
 
 def test_entity_questions(tmp_path):

@@ -14,7 +14,7 @@ from fuzz.kinds import World
 _LMS: dict[tuple[Any, ...], Any] = {}
 _USED_BY = (
     "askwell.lms.load", "askwell.cli.running", "askwell.mixture.save", "askwell.runs.plan", "askwell.runs.sources",
-    "askwell.runs.score_source",
+    "askwell.runs.score_source", "askwell.runs.diff_lms",
     "askwell.runs.worker", "askwell.baselines.fine_tuning",
 )  # fmt: skip
 

@@ -3,11 +3,12 @@
 import hashlib
 import json
 import shutil
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from builders import tiny
 from builders.commands import exit_code
@@ -18,6 +19,7 @@ from fuzz import hostile
 from fuzz.draws import Draws
 
 from askwell.cli.main import app
+from askwell.data.importers import ImportFormat
 from askwell.runs.folder import write_remarks
 
 TEMPLATE = "[X] lies in [Y] ."
@@ -66,6 +68,8 @@ def make_world(folder: Path) -> None:
     spec = json.loads((run / "run.json").read_text())["spec"]
     failure = {"id": run.name, "message": "it failed", "traceback": None, "spec": spec}
     (folder / "store" / "failed" / f"{'0' * 64}.json").write_text(json.dumps(failure))
+    assert exit_code(*probe(World(folder), folder / "probe")) == 0
+    assert exit_code(*diff(World(folder), folder / "diff", folder / "files" / "forget.csv")) == 0
     shutil.copytree(folder / "run", folder / "begun")  # as a killed run leaves it: with a checkpoint and no record
     make_checkpoint(folder)
 
@@ -99,6 +103,19 @@ def resumed(folder: Path, out: Path) -> list[object]:
     ]  # fmt: skip
 
 
+def probe(world: World, out: Path, *more: object, facts_of: str | Path = "places") -> list[object]:
+    """A probe of the tiny BERT without mixtures, in one process."""
+    settings = ("--settings", "hard-prompt", "examples", "soft-prompt", "--minutes", 0.001, "--workers", 1)
+    asked = ("--set", facts_of, "--prompts", TEMPLATE, "--data", world.folder / "data")
+    return ["probe", world.bert, *asked, *settings, "--out", out, *more]
+
+
+def diff(world: World, out: Path, forget: Path, *more: object) -> list[object]:
+    """An audit of the tiny BERT in two bits."""
+    asked = ("--after-bits", 2, "--forget", forget, "--retain", world.facts, "--prompts", TEMPLATE, "--pairs", 12)
+    return ["diff", world.bert, *asked, "--answers", "one-token", "--out", out, *more]
+
+
 def write_tables(folder: Path) -> None:
     """Files of facts, x's, prompts, candidates, and labels, in every format."""
     pairs = [*PAIRS, ("Quito", "Peru"), ("Cuba", "Havana")]
@@ -107,6 +124,7 @@ def write_tables(folder: Path) -> None:
         (folder / f"facts{suffix}").write_text("\n".join(lines) + "\n")
     lines = [json.dumps({"sub_label": x, "obj_label": y}) for x, y in pairs]
     (folder / "facts.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "forget.csv").write_text("x,y\nQuito,Peru\nCuba,Spain\n")
     (folder / "xs.txt").write_text("".join(f"{x}\n" for x, _ in pairs[:3]))
     (folder / "xs.csv").write_text("x,other\n" + "".join(f"{x},1\n" for x, _ in pairs[:3]))
     (folder / "xs.jsonl").write_text("".join(json.dumps({"x": x}) + "\n" for x, _ in pairs[:3]))
@@ -130,6 +148,21 @@ def write_tables(folder: Path) -> None:
     for name, line in (("lpaqa/mine", {"template": TEMPLATE, "weight": 1}), ("autoprompt/P17", {"sub_label": "Paris"})):
         (folder / name).mkdir(parents=True)
         (folder / name / ("P17.jsonl" if "lpaqa" in name else "train.jsonl")).write_text(json.dumps(line) + "\n")
+    write_question_sets(folder, pairs)
+
+
+def write_question_sets(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
+    """EntityQuestions, LM-KBC and PopQA as they are published."""
+    questions = json.dumps([{"question": f"Where is {x}?", "answers": [y, "there"]} for x, y in pairs])
+    objects = [{"SubjectEntity": x, "Relation": "lies in", "ObjectEntities": [y, [y, "there"]]} for x, y in pairs]
+    rows = [(x, "country", y, json.dumps([y, "there"]), f"Where is {x}?") for x, y in pairs]
+    table = [("subj", "prop", "obj", "possible_answers", "question"), *rows]
+    contents = {f"entity-questions/P17.{split}.json": questions for split in ("train", "dev", "test")}
+    contents["lm-kbc/dev.jsonl"] = "".join(json.dumps(line) + "\n" for line in objects)
+    contents["popqa/test.tsv"] = "".join("\t".join(row) + "\n" for row in table)
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
 
 
 def sweep_table(folder: Path) -> dict[str, Any]:
@@ -165,19 +198,9 @@ class Kind:
 
 def _file(data: Draws, world: World, case: Path, name: str) -> Path:
     """A spoilt copy of one of the small files."""
-    source = world.folder / "files" / name
-    content = source.read_bytes()
-    match source.suffix:
-        case ".jsonl":
-            content = hostile.spoil_json_lines(data, content)
-        case ".json":
-            content = hostile.spoil_json_file(data, content)
-        case ".csv" | ".tsv":
-            content = hostile.spoil_table(data, content, "," if source.suffix == ".csv" else "\t")
-        case _:
-            content = hostile.spoil_bytes(data, content)
-    (case / source.name).write_bytes(content)
-    return case / source.name
+    path = Path(shutil.copy(world.folder / "files" / name, case))
+    _spoil_in_place(data, path, case)
+    return path
 
 
 def _facts(data: Draws, world: World, case: Path) -> Arguments:
@@ -185,7 +208,7 @@ def _facts(data: Draws, world: World, case: Path) -> Arguments:
     path = _file(data, world, case, name)
     more = hostile.chosen(data, ((), ("--split-by", "distinct-y"), ("--split-by", "stratified"), ("--json",)))
     clean = hostile.chosen(data, ((), ("--clean", "--out", "clean")))
-    return ["audit", path, *more, *clean]
+    return hostile.chosen(data, (["audit", path, *more, *clean], ["export", path, "--to", "lm-eval"]))
 
 
 def _facts_folder(data: Draws, world: World, case: Path) -> Arguments:
@@ -238,13 +261,12 @@ def _maybe_json(data: Draws) -> Sequence[str]:
 
 def _of_others(data: Draws, world: World, case: Path) -> Arguments:
     """Folders of other projects, for `data import`."""
-    whose = hostile.chosen(data, ("lama", "bear", "lpaqa", "autoprompt", "optiprompt"))
+    whose = hostile.chosen(data, get_args(ImportFormat))
     files = world.folder / "files"
     source = files / whose if (files / whose).is_dir() else files / "lama"
     shutil.copytree(source, case / "others")
     path = hostile.chosen(data, sorted(path for path in (case / "others").rglob("*") if path.is_file()))
-    spoil = hostile.spoil_json_lines if path.suffix == ".jsonl" else hostile.spoil_json_file
-    path.write_bytes(spoil(data, path.read_bytes()))
+    _spoil_in_place(data, path, case)
     return ["data", "import", whose, case / "others", "--out", "imported", *_maybe_json(data)]
 
 
@@ -291,7 +313,7 @@ def _run_folder(data: Draws, world: World, case: Path) -> Arguments:
         data,
         (
             ["runs", run], ["runs", run, "--csv"], ["runs", run, "--json"], ["compare", run, world.run], ["runs", run],
-            ["show", run], ["export", run, "--out", "run.html"],
+            ["show", run], ["export", run, "--out", "run.html"], ["export", run, "--to", "inspect"],
             ["compare", run, world.run, "--metric", "log-loss", "--unit", "y", "--json"],
         ),
     )  # fmt: skip
@@ -306,12 +328,21 @@ def _report(data: Draws, world: World, case: Path) -> Arguments:
     return ["report", run, "--out", "report", "--format", hostile.chosen(data, ("csv", "markdown")), "--drawn", 0]
 
 
+def _spoil_one_of(data: Draws, folder: Path, case: Path) -> None:
+    """Spoils one of the files that askwell reads back."""
+    saved = (".json", ".jsonl", ".parquet", ".safetensors", ".txt")
+    files = sorted(path for path in folder.rglob("*") if path.suffix in saved)
+    _spoil_in_place(data, hostile.chosen(data, files), case)
+
+
 def _spoil_in_place(data: Draws, path: Path, case: Path) -> None:
     match path.suffix:
         case ".json":
             content = hostile.spoil_json_file(data, path.read_bytes())
         case ".jsonl":
             content = hostile.spoil_json_lines(data, path.read_bytes())
+        case ".csv" | ".tsv":
+            content = hostile.spoil_table(data, path.read_bytes(), "," if path.suffix == ".csv" else "\t")
         case ".parquet":
             content = hostile.spoil_parquet(data, path, case / "aside.parquet")
         case ".safetensors":
@@ -351,6 +382,58 @@ def fit_hashes(folder: Path) -> None:
         (folder / "config.json").write_text(json.dumps(config))
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
         return  # what is there cannot have a hash
+
+
+def _transfer(data: Draws, world: World, case: Path) -> Arguments:
+    """A saved mixture, or a run, that goes over to the same or another LM."""
+    source: Path = case / "mixture"
+    if data.integer(0, 1):
+        _mixture(data, world, case)
+    else:
+        source = Path(shutil.copytree(world.run, case / "run"))
+        _spoil_one_of(data, source, case)
+    facts = hostile.chosen(data, ((), ("--facts", world.facts), ("--facts", world.folder / "files" / "facts.csv")))
+    tune = hostile.chosen(data, ((), ("--tune", "--pairs", 12)))
+    lm = world.folder / "lms" / hostile.chosen(data, ("bert", "llama", "bart"))
+    return ["transfer", source, "--lm", lm, *facts, *tune, "--out", "run", *_maybe_json(data)]
+
+
+def _probe(data: Draws, world: World, case: Path) -> Arguments:
+    """The files of a probe that is to go on, or whose card is to be written; or a set of one's own, of files."""
+    out = case / "out" / "probe"
+    do = hostile.chosen(data, (["--card"], ["--card", "--json"], ["--plan"], []))
+    if data.integer(0, 3) == 0:
+        own = case / "own"
+        own.mkdir()
+        path = _file(data, world, own, hostile.chosen(data, ("facts.csv", "facts.jsonl", "facts.tsv")))
+        path.rename(
+            path.with_name(hostile.chosen(data, ("a b.csv", "[red].jsonl", "=cmd.tsv", "\u202e.csv", path.name)))
+        )
+        return probe(world, out, *do, facts_of=own)
+    shutil.copytree(world.folder / "probe", out)
+    name = hostile.chosen(data, ("probe.toml", "results.jsonl", "results.jsonl", "store.json", "sweep.toml"))
+    if name == "probe.toml" and data.integer(0, 1):
+        table = tomllib.loads((out / name).read_text())
+        (out / name).write_bytes(toml(hostile.spoil_json(data, table)).encode("utf-8", "surrogatepass"))
+    else:
+        _spoil_in_place(data, out / name, case)
+    if data.integer(0, 1):  # what is kept in short is enough
+        shutil.rmtree(out / "runs")
+    return probe(world, out, *do)
+
+
+def _diff(data: Draws, world: World, case: Path) -> Arguments:
+    """The runs of two LMs that were compared, or facts to forget, or conditions."""
+    out, forget = case / "out" / "diff", world.folder / "files" / "forget.csv"
+    shutil.copytree(world.folder / "diff", out)
+    match data.integer(0, 2):
+        case 0:
+            return diff(world, out, forget, f"--fail-if={hostile.text(data)}")
+        case 1:
+            return diff(world, out, _file(data, world, case, "forget.csv"), *_maybe_json(data))
+        case _:
+            _spoil_one_of(data, out, case)
+            return diff(world, out, forget, *_maybe_json(data))
 
 
 def _store(data: Draws, world: World, case: Path) -> Arguments:
@@ -417,6 +500,12 @@ def _names(data: Draws, world: World, _case: Path) -> Arguments:
             ["lm", "pull", "--", name], ["sweep", "--dry-run", "--", name], ["export", "--", name],
             ["data", "import", "lama", f"--out={out}", world.folder / "files" / "lama"],
             ["data", "import", "lama", "--out", "imported", f"--name={name}", world.folder / "files" / "lama"],
+            ["transfer", f"--lm={world.bert}", "--out", "run", "--", name], ["probe", "--plan", "--", name],
+            ["transfer", world.run, f"--lm={name}", "--out", "run"], diff(world, Path("diff"), name),
+            probe(world, Path("probe"), "--plan", facts_of=name),
+            probe(world, Path("probe"), "--plan", f"--prompts={name}"),
+            ["diff", "--facts", world.facts, "--prompts", TEMPLATE, "--out", "diff", "--", world.bert, name],
+            ["export", "--to", "inspect", "--", name], ["export", "--to", "lm-eval", "--", name],
             ["data", "verify", f"--data={name}"], ["data", "pull", f"--from={name}"], [name], ["data", name],
         ),
     )  # fmt: skip
@@ -429,6 +518,9 @@ def base_commands(world: World) -> dict[tuple[str, ...], Arguments]:
     return {
         ("train",): (*on_bert, *facts, "--out", "run"),
         ("evaluate",): (*on_bert, *facts),
+        ("transfer",): (world.run, "--lm", world.bert, "--out", "run"),
+        ("probe",): (*probe(world, Path("probe"))[1:], "--plan"),
+        ("diff",): (*diff(world, Path("diff"), world.folder / "files" / "forget.csv")[1:],),
         ("ask",): (*on_bert, "Paris"),
         ("show",): (world.run,),
         ("demo",): ("--quick", "--out", "demo"),
@@ -487,17 +579,20 @@ def _weight(command: tuple[str, ...]) -> int:
 
 
 KINDS: dict[str, Kind] = {
-    "facts": Kind(340, _facts),
-    "data folders": Kind(220, _facts_folder),
+    "facts": Kind(318, _facts),
+    "data folders": Kind(180, _facts_folder),
     "prompts": Kind(130, _prompts),
     "xs": Kind(80, _xs),
     "candidates": Kind(40, _candidates),
     "typed words": Kind(80, _words),
     "data of others": Kind(150, _of_others),
-    "sweeps": Kind(220, _sweep),
+    "sweeps": Kind(190, _sweep),
     "run folders": Kind(100, _run_folder),
     "reports": Kind(4, _report),
     "mixtures": Kind(120, _mixture),
+    "transfers": Kind(40, _transfer),
+    "probes": Kind(40, _probe),
+    "diffs": Kind(12, _diff),
     "stores": Kind(80, _store),
     "checkpoints": Kind(24, _checkpoint),
     "LMs": Kind(70, _lm),

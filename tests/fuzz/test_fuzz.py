@@ -16,11 +16,13 @@ import pytest
 import torch
 from fuzz.cheap import load_whole_lms_once, parse_options_quickly
 from fuzz.draws import Draws, FromHypothesis, FromSeed
-from fuzz.kinds import KINDS, World
+from fuzz.kinds import KINDS, World, base_commands
 from fuzz.rule import Broken, Ended, hold, stop_here
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
+
+from askwell.cli.commands import COMMANDS, GROUPS
 
 TIMES = int(os.environ.get("ASKWELL_FUZZ_TIMES") or (50 if os.environ.get("ASKWELL_TEST_FULL") else 1))
 PROGRESS = os.environ.get("ASKWELL_FUZZ_PROGRESS")
@@ -52,7 +54,9 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     import askwell.cli.data
     import askwell.cli.running
     import askwell.lms.available
+    import askwell.runs.diff_lms
     import askwell.runs.engines
+    import askwell.runs.probe_lms
     import askwell.server.app
     import askwell.training.loop
 
@@ -64,6 +68,8 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     )
     monkeypatch.setattr(askwell.training.loop, "step", stop_here)
     monkeypatch.setattr(askwell.runs.engines, "run_plan", stop_here)
+    monkeypatch.setattr(askwell.runs.probe_lms, "run_plan", stop_here)
+    monkeypatch.setattr(askwell.runs.diff_lms, "run", stop_here)
     monkeypatch.setattr(askwell.server.app, "serve", stop_here)
     monkeypatch.setattr(askwell.cli.data, "pull_sets", stop_here)
     monkeypatch.setattr(askwell.lms.available, "_fetch_and_convert", stop_here)
@@ -161,3 +167,9 @@ def note_done(kind: str, number: int) -> None:
 
 def test_there_are_two_thousand_cases() -> None:
     assert sum(kind.cases for kind in KINDS.values()) == 2000
+
+
+def test_every_command_is_tried(world: World) -> None:
+    names = [(command.name,) for command in COMMANDS]
+    names += [(group, command.name) for group, (_, commands) in GROUPS.items() for command in commands]
+    assert {*names} <= base_commands(world).keys()

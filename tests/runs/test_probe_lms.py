@@ -24,10 +24,12 @@ from askwell.runs.probe_plan import (
     ProbeSpec,
     SettingName,
     prompts_of,
+    read_probe,
     relations_in_order,
     steps_within,
     sweep_of,
     sweep_toml,
+    write_probe,
 )
 from askwell.runs.probe_results import RESULTS, ProbedFact, ProbedRun, read_results, write_results
 from askwell.runs.record import Environment
@@ -183,11 +185,42 @@ def test_without_a_whole_relation_there_is_no_card():
 
 def test_runs_in_short_are_read_as_they_were_written(tmp_path):
     path, run = tmp_path / "results.jsonl", run_of(SOFT, [1.0, None])
+    odd = run.facts[0]._replace(x="a\u2028b\x85c")  # which end a line elsewhere, and not in JSON
+    run = run.model_copy(update={"facts": (odd, *run.facts[1:])})
     write_results({run.id: run}, path)
     assert read_results(path) == {run.id: run}
     path.write_text(path.read_text() + "{\n")
     with pytest.raises(BadFile, match="line 2"):
         read_results(path)
+
+
+@pytest.mark.parametrize(
+    ("saved", "changed"),
+    [
+        ('"dev":50.0', '"dev":NaN'),
+        ('"seconds":2.0', '"seconds":1e999'),
+        ('"seconds":2.0', '"seconds":-5'),
+        ('"a",0.6', '"a",NaN'),
+        ('"a",0.6', '"a",7e9'),
+        ("-1.0", "-1e999"),
+    ],
+)
+def test_results_that_nothing_can_be_counted_from_are_refused(saved, changed, tmp_path):
+    path, run = tmp_path / "results.jsonl", run_of(SOFT, [1.0])
+    write_results({run.id: run}, path)
+    assert saved in path.read_text()
+    path.write_text(path.read_text().replace(saved, changed))
+    with pytest.raises(BadFile, match="line 1"):
+        read_results(path)
+
+
+@pytest.mark.parametrize("cost", ["1e308", "-1.0", "inf", "nan"])
+def test_a_cost_that_no_plan_can_be_made_with_is_refused(cost, tmp_path):
+    write_probe(SPEC, sweep_of(SPEC, ["testbed2:trade"], 1, tmp_path), tmp_path)
+    with (tmp_path / PROBE).open("a") as file:
+        file.write(f'"testbed2:bert" = {cost}\n')
+    with pytest.raises(BadFile, match="seconds_per_unit"):
+        read_probe(tmp_path)
 
 
 class Stopping:

@@ -1,17 +1,26 @@
 """Requests that nobody should make: a clear refusal, and the next request is served."""
 
 import json
+import os
 import re
 import shutil
 import socket
+from collections import Counter
+from typing import NoReturn
 from urllib.parse import quote
 
 import httpx
 import pytest
 from builders.servers import served
+from builders.verdicts import judged, keep_diff
+from builders.worlds import PAIRS
+from fuzz import hostile
+from fuzz.draws import Draws, FromSeed
 
+from askwell.server.refusals import Refused
 from askwell.server.settings import LONGEST_TEXT, MOST_XS, Settings
 
+FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 TOKEN = "a-token-of-twenty-four"
 
 
@@ -175,6 +184,71 @@ def test_a_form_cannot_be_mistaken_for_json(at):
     raw = b'{"mixture": "soft", "xs": ["iron"]}'
     response = httpx.post(f"{at.address}/api/v1/ask", content=raw, headers={"content-type": "text/plain"})
     assert response.status_code == 422
+
+
+def form(draws: Draws) -> dict[str, str]:
+    """What somebody may enter on the page Train, with some of it hostile."""
+    entered = {
+        "lm": "testbed:bert", "relation": "capitals", "facts": "", "templates": "the capital of [X] is [Y] .",
+        "candidates": "", "split": "", "shots": "", "seeds": "", "budget": "", "x": "x", "y": "y", "deep": "",
+    }  # fmt: skip
+    for field in [draws.choice(sorted(entered)) for _ in range(draws.integer(0, 2))]:
+        entered[field] = hostile.text(draws)
+    return {field: text.encode("utf-8", "replace").decode() for field, text in entered.items()}
+
+
+def upload(draws: Draws) -> tuple[str, bytes]:
+    """The name of a file and what is in it, which nearly are facts."""
+    suffix, delimiter = draws.choice(((".csv", ","), (".tsv", "\t"), (".jsonl", "")))
+    lines = [
+        json.dumps({"x": x, "y": y}) if suffix == ".jsonl" else f"{x}{delimiter}{y}" for x, y in [("x", "y"), *PAIRS]
+    ]
+    content = "\n".join(lines).encode()
+    content = hostile.spoil_table(draws, content, delimiter) if delimiter else hostile.spoil_json_lines(draws, content)
+    odd = hostile.text(draws).encode("utf-8", "replace").decode()
+    return draws.choice((f"facts{suffix}", f"{odd}{suffix}", odd)), content
+
+
+@pytest.mark.parametrize("shard", range(50 if FULL else 1))
+def test_hostile_uploads_are_read_or_refused_in_words(at, shard, monkeypatch, record_property):
+    """Twenty in the ordinary run, a thousand in the long checks; what could be trained is not."""
+
+    def stop(*_: object) -> NoReturn:
+        raise Refused(403, "training is switched off here")
+
+    monkeypatch.setattr(at.service, "train", stop)
+    statuses = Counter()
+    for case in range(20):
+        draws = FromSeed(f"uploads-{shard}-{case}")
+        address, entered, file = draws.choice(("/train/check", "/train")), form(draws), upload(draws)
+        response = httpx.post(f"{at.address}{address}", data=entered, files={"file": file}, timeout=600)
+        statuses[response.status_code] += 1
+        assert response.status_code in (200, 400, 403, 404, 413, 422), (case, entered, file, response.text)
+        assert "Traceback" not in response.text
+    assert len(statuses) > 1, statuses
+    record_property("cases", 20)
+
+
+def test_the_page_starts_no_more_seeds_than_can_wait(at):
+    body = {"lm": "testbed:bert", "relation": "testbed:symbol", "templates": "the symbol of [X] is [Y] ."}
+    response = httpx.post(f"{at.address}/train", data=body | {"seeds": "9"}, timeout=600)
+    assert response.status_code == 422
+    assert "9 seeds are too many for the page: 8 at most" in response.text
+    assert not httpx.get(f"{at.address}/api/v1/jobs").json()["jobs"]
+
+
+@pytest.mark.parametrize("shard", range(50 if FULL else 1))
+def test_a_hostile_diff_is_shown_or_refused_in_words(shard, tmp_path, record_property):
+    keep_diff(tmp_path / "diff", judged())
+    saved = tmp_path / "diff" / "diff.json"
+    whole = saved.read_bytes()
+    with served(Settings(runs=tmp_path)) as own:
+        for case in range(20):
+            saved.write_bytes(hostile.spoil_json_file(FromSeed(f"diffs-{shard}-{case}"), whole))
+            for address in ("/diffs", "/diffs/diff"):
+                response = httpx.get(f"{own.address}{address}", timeout=600)
+                assert "the service's log says why" not in response.text, (case, saved.read_bytes())
+    record_property("cases", 20)
 
 
 def test_with_a_token_nothing_is_shown_without_it(made_runs):

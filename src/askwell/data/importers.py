@@ -1,14 +1,23 @@
 """Imports other projects' data (LAMA, LPAQA, AutoPrompt, OptiPrompt, BEAR with all sets of lm-pub-quiz, and sets of
 questions), and writes it as a data folder."""
 
-import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
 
 from askwell.data.facts import SPLIT_FILES, Fact
 from askwell.data.imported import LABELS, Imported, files_below, need_folder, write_imported
-from askwell.data.readers import is_file_name, read_columns, read_lines, read_object, read_records, text_of, texts_of
+from askwell.data.readers import (
+    bounded,
+    is_file_name,
+    parse_json,
+    read_columns,
+    read_lines,
+    read_object,
+    read_records,
+    text_of,
+    texts_of,
+)
 from askwell.data.templates import weight_of
 from askwell.errors import BadFile, BadOption, UsageError
 from askwell.files import read_text
@@ -233,13 +242,13 @@ def read_popqa(imported: Imported, source: Path, name: str) -> None:
         for number, (subject, prop, y, listed, question) in read_columns(path, choose):
             imported.lines += 1
             try:
-                answers = json.loads(listed)
-            except json.JSONDecodeError:
+                answers = parse_json(path, number, listed)
+            except BadFile:
                 answers = None
             if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
                 raise BadFile(path, "'possible_answers' must be a JSON list of texts", number)
             relation = prop.replace("/", " ")
-            aliases = tuple(answer for answer in dict.fromkeys(answers) if answer not in ("", y))
+            aliases = tuple(answer for answer in dict.fromkeys(map(str.strip, answers)) if answer not in ("", y))
             imported.take(name, relation, path, number, Fact(subject, y, aliases=aliases))
             if question.count(subject) == 1:
                 templates.setdefault((relation, f"{question.replace(subject, '[X]')} [Y]"), number)
@@ -265,7 +274,7 @@ def read_entity_questions(imported: Imported, source: Path, name: str) -> None:
             texts: list[Any] = [question, *(answers if isinstance(answers, list) else [None])]
             if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
                 raise BadFile(path, f'entry {number} is not of the form {{"question": "…", "answers": ["…", …]}}')
-            x, y, *aliases = (text.strip() for text in texts)
+            x, y, *aliases = (bounded(path, None, f"a text of entry {number}", text.strip()) for text in texts)
             imported.take(name, relation, path, None, Fact(x, y, aliases=tuple(aliases)), SPLIT_FILES[f"{split}.jsonl"])
         if f"{relation}.jsonl" not in imported.sets["prompts"].get(name, {}):
             imported.add_prompt(name, relation, path, None, "[X] [Y]")
@@ -273,10 +282,7 @@ def read_entity_questions(imported: Imported, source: Path, name: str) -> None:
 
 
 def _entries(path: Path) -> list[Any]:
-    try:
-        entries = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise BadFile(path, f"broken JSON: {error}") from None
+    entries = parse_json(path, None, read_text(path))
     if not isinstance(entries, list):
         raise BadFile(path, "expected a list of questions with their answers")
     return entries

@@ -35,10 +35,11 @@ a text of hundreds of megabytes in tokens would take all memory there is."""
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file of plain text that are not blank, with their numbers."""
     for number, line in _lines(path):
-        yield number, _bounded(path, number, "this line", line)
+        yield number, bounded(path, number, "this line", line)
 
 
-def _bounded(path: Path, line: int | None, what: str, text: str) -> str:
+def bounded(path: Path, line: int | None, what: str, text: str) -> str:
+    """Return a text of a file; raise BadFile if it is too long to be used."""
     if len(text) > LONGEST_TEXT:
         raise BadFile(path, f"{what} has {len(text):,} characters, more than {LONGEST_TEXT:,}: shorten it", line)
     return text
@@ -80,7 +81,7 @@ def text_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -
     if not isinstance(value, str):
         problem = f"but is {_kind(value)}" if key in fields else f"but there are only {_named(fields)}"
         raise BadFile(path, f"{key!r} must be text, {problem}", line)
-    return _bounded(path, line, repr(key), value.strip())
+    return bounded(path, line, repr(key), value.strip())
 
 
 def file_name(path: Path, line: int | None, name: str) -> str:
@@ -153,8 +154,17 @@ def _chosen(path: Path, number: int, choose: Choose, names: Collection[str]) -> 
 
 
 def _object(path: Path, number: int | None, text: str, decoder: json.JSONDecoder) -> dict[str, Any]:
+    content = parse_json(path, number, text, decoder)
+    if not isinstance(content, dict):
+        raise BadFile(path, f'expected an object such as {{"x": …, "y": …}}, but this is {_kind(content)}', number)
+    return content
+
+
+def parse_json(path: Path, number: int | None, text: str, decoder: json.JSONDecoder | None = None) -> Any:
+    """Return the JSON of a file, or of one of its lines; raise BadFile if it is broken."""
     try:
-        content = decoder.decode(text)
+        content = (decoder or _JSON).decode(text)
+        is_text = "\\u" not in text or is_utf8(content)
     except json.JSONDecodeError as error:
         problem = f"broken JSON: {error.msg} at column {error.colno}"
         raise BadFile(path, problem, number or error.lineno) from error
@@ -162,10 +172,8 @@ def _object(path: Path, number: int | None, text: str, decoder: json.JSONDecoder
         raise BadFile(path, "broken JSON: it is nested too deeply", number) from None
     except ValueError as error:
         raise BadFile(path, f"broken JSON: {error}", number) from error
-    if "\\u" in text and not is_utf8(content):
+    if not is_text:
         raise BadFile(path, "broken JSON: half a character (a lone surrogate such as \\ud800)", number)
-    if not isinstance(content, dict):
-        raise BadFile(path, f'expected an object such as {{"x": …, "y": …}}, but this is {_kind(content)}', number)
     return content
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -79,7 +79,7 @@ class ProbeSpec(Spec):
     minutes: float = Field(default=60.0, gt=0)
     settings: tuple[SettingName, ...] = SETTINGS
     """The ways of asking."""
-    seconds_per_unit: dict[str, float] = Field(default_factory=dict)
+    seconds_per_unit: dict[str, Annotated[float, Field(ge=0, le=1e12)]] = Field(default_factory=dict)
     """By LM: what a unit of work took in the runs of the first relation, on one core."""
 
     @field_validator("settings")

@@ -8,9 +8,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from askwell.data.names import cardinalities, relation_label
 from askwell.errors import BadFile
@@ -33,11 +33,11 @@ class ProbedFact(NamedTuple):
     """Whether y is ranked first, other right answers of x left out."""
     is_known: bool
     """Whether that is known: y counts as first if the search for a better answer was cut."""
-    log_probability: float | None
+    log_probability: FiniteFloat | None
     """Of y; None if it is impossible."""
     answer: str
     """The most probable one."""
-    probability: float
+    probability: Annotated[float, Field(ge=0, le=1)]
     is_right: bool
     """Whether the answer is any of the right ones."""
     by_control: bool
@@ -49,7 +49,7 @@ class ProbedFact(NamedTuple):
 class ProbedRun(BaseModel):
     """A run in short."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     version: Literal[1] = 1
     id: str
@@ -167,7 +167,9 @@ def read_results(path: Path) -> dict[str, ProbedRun]:
     if not path.is_file():
         return {}
     runs = {}
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    # Not splitlines(), which also breaks lines inside of texts, at U+2028 and others.
+    lines = enumerate(read_text(path).split("\n"), start=1)
+    for number, line in ((number, line) for number, line in lines if line):
         try:
             run = ProbedRun.model_validate_json(line)
         except ValidationError as error:

@@ -92,7 +92,7 @@ class HistoryRecord(BaseModel):
 class Environment(BaseModel):
     """The versions, platform and times of a run. It names no path, no machine and no user."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     version: Literal[1] = 1
     askwell: str = VERSION
@@ -104,7 +104,7 @@ class Environment(BaseModel):
     platform: str | None = None
     began: datetime | None = None
     """When the run began, or was resumed for the last time, in UTC."""
-    seconds: float | None = None
+    seconds: float | None = Field(default=None, ge=0, le=1e9)
     """From building the mixture to the last measurement, without loading the LM; for a resumed run, since then."""
     seconds_to_load: float | None = None
     """How long loading the LM took, in sweeps."""

@@ -168,6 +168,8 @@ def _orders(service: Service, entered: Entered) -> list[TrainRequest]:
     seeds = [0]
     with entered.noting("seeds"):
         seeds = seeds_of(entered["seeds"]) if entered["seeds"].strip() else [0]
+        if len(seeds) > (most := service.settings.waiting_jobs):
+            raise UsageError(f"{len(seeds)} seeds are too many for the page: {most} at most")
     with entered.noting("split"):
         rule_with("random", entered["split"].strip() or None)
     for name in ("shots", "budget"):
