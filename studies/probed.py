@@ -33,7 +33,6 @@ from askwell.runs.probe_plan import ENSEMBLE, EXAMPLES, HARD, PROBE, SETTINGS, S
 from askwell.runs.probe_results import RESULTS as IN_SHORT
 from askwell.runs.probe_results import ProbedRun, read_results
 from askwell.views.knowledge_card import (
-    gap_text,
     headline,
     part_table,
     relation_table,
@@ -42,6 +41,7 @@ from askwell.views.knowledge_card import (
     trust_lines,
 )
 from askwell.views.printable import signed
+from askwell.views.scores import how_sure
 from askwell.views.to_files import markdown_table
 
 PROBED = RESULTS / "probed"
@@ -171,8 +171,8 @@ def places_of(of: Found) -> dict[str, str]:
         f"{card.lm}: relations": done,
         f"{card.lm}: one token": one_token_sentence(of),
         f"{card.lm}: gains": f"Tuned minus the hard prompt: {signed(card.over_hard.difference)} points "
-        f"({gap_text(card.over_hard)}); tuned minus 16 examples: {signed(card.over_examples.difference)} "
-        f"({gap_text(card.over_examples)}).",
+        f"({how_sure(card.over_hard)}); tuned minus 16 examples: {signed(card.over_examples.difference)} "
+        f"({how_sure(card.over_examples)}).",
         f"{card.lm}: table": markdown_table(relation_table(card)),
         f"{card.lm}: parts": markdown_table(part_table(card.parts)),
         f"{card.lm}: trust": "\n".join(f"- {line}" for line in trust_lines(card)),
